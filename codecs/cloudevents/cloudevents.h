@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * CloudEvents 1.0 envelopes, binary and structured, over any transport's headers (SPEC 3, 5; BROKERS 6.3).
+ * CloudEvents 1.0 envelopes, binary and structured, over any transport's headers.
  *
  * Read: Kafka names are ce_<attribute>; AMQP 0-9-1 has no official binding, so cloudEvents_, cloudEvents:, ce- and ce_ are
  * tried in this order, case-sensitively, and the first complete set (id, source, type, specversion) wins. Structured

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Heap allocation that cannot fail: a refused small allocation ends the process with a message (STYLE 11).
+ * Heap allocation that cannot fail: a refused small allocation ends the process with a message.
  * Input-sized allocations are bounded by their caller first. Freed with free(). Threads: any.
  */
 #ifndef SUTRA_BASE_ALLOC_H

@@ -4,7 +4,7 @@
  * value/value.h and everything else of one lifetime sit in one place.
  *
  * Life cycle: arena_init/arena_done for an embedded one. arena_reset empties it and keeps the first chunk.
- * Allocation never fails: a refused small allocation ends the process (STYLE 11); input-sized ones must have been
+ * Allocation never fails: a refused small allocation ends the process; input-sized ones must have been
  * bounded by the caller, or use arena_try_alloc.
  * Threads: one at a time; ownership travels with the object that embeds it.
  */

@@ -43,7 +43,7 @@ struct code_info {
 struct error {
 	enum result what;
 	enum code code;
-	const char *stage; /* a stage word of DESIGN 1 or NULL; static */
+	const char *stage; /* a stage word of the path (docs/architecture.md) or NULL; static */
 	char text[480];
 };
 

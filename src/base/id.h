@@ -23,7 +23,7 @@ struct id {
 struct id id_new(struct loop *loop);
 /*
  * The head of SHA-256 over the parts, each with its length before it, so that ("ab","c") and ("a","bc") differ;
- * marked as UUID version 8. The digest of a (tenant, channel, event id) and the like: STORE 5.
+ * marked as UUID version 8. The digest of a (tenant, channel, event id).
  */
 struct id id_digest(const struct str *parts, size_t count);
 #define id_digest_of(...) \

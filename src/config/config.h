@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The engine's configuration (SPEC 20): one option table (options.def in this folder) drives file parsing, environment
+ * The engine's configuration: one option table (options.def in this folder) drives file parsing, environment
  * names, `sutra config` and the reference page docs/configuration.md.
  *
  * Sources, strongest first: environment (SUTRA_…), file (libconfig), default. Keys are written without the "sutra."

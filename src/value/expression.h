@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Expressions and scripts: Lua 5.4 in a closed sandbox (SPEC 19).
+ * Expressions and scripts: Lua 5.4 in a closed sandbox.
  *
  * Three objects:
  *   struct expression        one piece of source text, immutable, part of a deployment, shared by all threads;
