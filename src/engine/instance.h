@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Instances: the whole state of one run of a process, and its snapshot.
+ *
+ * Life cycle: an instance lives in the arena it was made or loaded into and ends with it. engine_step never changes one:
+ * it makes the next one. Threads: one at a time.
+ */
+#ifndef SUTRA_ENGINE_INSTANCE_H
+#define SUTRA_ENGINE_INSTANCE_H
+
+#include "base/id.h"
+#include "value/value.h"
+
+enum instance_status {
+	INSTANCE_RUNNING = 0, /* never stored: a step ends parked or finished */
+	INSTANCE_SUSPENDED = 1,
+	INSTANCE_COMPLETED = 2,
+	INSTANCE_TERMINATED = 3,
+	INSTANCE_FAILED = 4,
+};
+const char *instance_status_name(enum instance_status status); /* "SUSPENDED" … */
+static inline bool instance_status_is_terminal(enum instance_status status)
+{
+	return status == INSTANCE_COMPLETED || status == INSTANCE_TERMINATED;
+}
+
+/* A (name, value) that messages find the instance by. */
+struct instance_alias {
+	struct str name;
+	struct str value; /* text of a scalar: strings as they are, integers in decimal */
+	bool unique;
+};
+
+/* One value a wait can be found by. */
+struct instance_wait_key {
+	struct str name;
+	struct str value;
+};
+
+enum token_state {
+	TOKEN_READY,   /* about to enter its node; never stored except in a FAILED first step */
+	TOKEN_WAITING, /* parked at its node */
+};
+
+struct token {
+	uint32_t id;	/* unique in the instance, never reused */
+	uint32_t scope; /* scope id */
+	struct str node; /* node id */
+	enum token_state state;
+	struct instance_wait_key *keys; /* of a waiting token: what its wait is registered under */
+	uint32_t key_count;
+};
+
+struct scope_variable {
+	struct str name;
+	msgpack_object value;
+};
+
+/* The process itself is scope 0; sub-processes and the like open more. */
+struct scope {
+	uint32_t id;
+	uint32_t parent; /* == id for the root */
+	struct str node; /* node id that opened it; absent for the root */
+	struct scope_variable *variables;
+	uint32_t variable_count;
+};
+
+/* Where q:reply answers to; taken from the message that started the instance. */
+struct reply_address {
+	struct str channel;	/* the inbound channel it came by; absent = no message started it */
+	struct str connection;
+	struct str transport;
+	struct str destination; /* absent = the message had no reply address */
+	msgpack_object correlation; /* correlation id, exactly as it came; nil = none */
+};
+
+struct instance {
+	struct id id;
+	struct str tenant;
+	struct str deployment;
+	struct str process;
+	enum instance_status status;
+	int64_t version; /* 0 before the first commit; a step's result is its input's + 1 */
+	int64_t started_us;
+	uint32_t next_token;
+	uint32_t next_scope;
+	struct token *tokens;
+	uint32_t token_count;
+	struct scope *scopes;
+	uint32_t scope_count;
+	struct instance_alias *aliases;
+	uint32_t alias_count;
+	struct reply_address reply;
+	struct str traceparent, tracestate;
+	/* FAILED only: why, and the tokens as they stood before the step stay in `tokens`. */
+	struct str failure_code;
+	struct str failure_detail;
+	struct str failure_node;
+	/* A first step that failed: what it was to receive, so that restore can run it again. nil otherwise. */
+	msgpack_object failure_event;
+};
+
+/* Appends the MessagePack form, with a format number in front. Everything but id, tenant and version, which are columns. */
+void snapshot_pack(const struct instance *inst, struct buf *out);
+/* `bytes` may be borrowed by the result: they must live as long as the arena. RESULT_FATAL, RUNTIME_SNAPSHOT_INVALID. */
+enum result snapshot_unpack(struct arena *arena, struct str bytes, struct id id, struct str tenant,
+			    int64_t version, struct instance **out, struct error *err) MUST_CHECK;
+
+#endif

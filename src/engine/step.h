@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The pure engine: an instance, an event, the time and an arena in; the next instance and a list of effects out.
+ * It opens nothing, reads no clock, draws no random number, keeps nothing.
+ *
+ * Life cycle: everything in a result lives in the step's arena (or in the input, which must outlive it).
+ * Threads: any; the expression state belongs to the caller.
+ */
+#ifndef SUTRA_ENGINE_STEP_H
+#define SUTRA_ENGINE_STEP_H
+
+#include "engine/instance.h"
+#include "model/deployment.h"
+
+/* A message that arrived for a start event or a wait. */
+struct event {
+	msgpack_object payload;
+	const struct header_list *headers;
+	struct str id;	 /* event id; may be absent */
+	struct str type; /* message type; may be absent */
+	struct str channel;
+	struct str key; /* record key; may be absent */
+	int64_t time_us; /* 0 = unknown */
+	struct reply_address reply;
+	struct str traceparent, tracestate;
+};
+
+struct step_env {
+	struct arena *arena;
+	struct expression_state *expressions; /* with the deployment's set loaded */
+	const struct deployment *deployment;
+	int64_t now_us; /* the time of the step */
+	uint32_t max_nodes;	      /* nodes one step may pass: 10 000 */
+	uint64_t max_variables_bytes; /* instance.max-variables-bytes */
+};
+
+/* One outgoing message; the body is not coded yet. */
+struct step_send {
+	const struct node *node;
+	const struct channel *channel; /* outbound channel that codes it; never NULL */
+	bool is_reply;
+	struct reply_address destination; /* replies with an address */
+	msgpack_object body;
+	struct header_list headers;
+	struct str key;		 /* record key: the channel's key expression, else the instance id's text */
+	struct str content_type; /* absent = the codec's */
+	bool required;
+	uint32_t ordinal; /* 0, 1, … within the step */
+};
+
+struct step_wait {
+	uint32_t token;
+	const struct node *node;
+	struct instance_wait_key *keys;
+	uint32_t key_count;
+};
+
+struct step_result {
+	struct instance *inst; /* the next instance: SUSPENDED, COMPLETED or FAILED */
+	struct step_send *sends;
+	uint32_t send_count;
+	struct step_wait *waits_added;
+	uint32_t waits_added_count;
+	struct step_wait *waits_removed; /* keys as they were registered */
+	uint32_t waits_removed_count;
+	struct instance_alias *aliases_added;
+	uint32_t aliases_added_count;
+	struct instance_alias *aliases_removed;
+	uint32_t aliases_removed_count;
+	/* Set when the step failed: `inst` is then the instance before the step, re-stamped FAILED (version + 1), all its waits
+	 * are in waits_removed, and there are no sends. */
+	bool failed;
+	struct error failure;
+	const struct node *failure_node;
+};
+
+/*
+ * Starts an instance at `start` (a start event of env->deployment). `id` and `tenant` are the new instance's.
+ * RESULT_OK always carries a result (maybe failed). RESULT_REJECT: the message cannot start it (an alias or source
+ * expression failed): no instance. @thread any
+ */
+enum result engine_start(const struct step_env *env, struct id id, struct str tenant, const struct node *start,
+			 const struct event *event, struct step_result *out, struct error *err) MUST_CHECK;
+/*
+ * Resumes the waiting token `token` with `event`. RESULT_AGAIN: that token does not wait (any more): resolve again.
+ * RESULT_OK always carries a result (maybe failed).
+ */
+enum result engine_resume(const struct step_env *env, const struct instance *inst, uint32_t token,
+			  const struct event *event, struct step_result *out, struct error *err) MUST_CHECK;
+/*
+ * The result of failing: what a caller commits when something after the step (coding a body, a late gate) cannot succeed.
+ * `before` is the instance before the step; for a first step (`before` NULL) one is made standing on `start` with its event.
+ */
+void engine_fail(const struct step_env *env, const struct instance *before, struct id id, struct str tenant,
+		 const struct node *start, const struct event *event, const struct error *why,
+		 const struct node *at, struct step_result *out);
+
+/*
+ * The correlation values of a message for a wait (or the aliases of a start): evaluates the alias expressions of `node` over
+ * the event alone. A nil or missing value gives no key. RESULT_REJECT with EXPRESSION_*: the message is rejected.
+ */
+enum result engine_correlate(const struct step_env *env, struct str tenant, const struct node *node,
+			     const struct event *event, struct instance_wait_key **keys, uint32_t *count,
+			     struct error *err) MUST_CHECK;
+/* The q:validate rules of a source: RESULT_REJECT with INBOUND_VALIDATION_REJECT and the rule's code in the text. */
+enum result engine_validate(const struct step_env *env, struct str tenant, const struct node *node,
+			    const struct event *event, struct error *err) MUST_CHECK;
+/* The source's dedupKey over the event; STR_NONE if it has none or it gives nil. RESULT_REJECT with EXPRESSION_*. */
+enum result engine_dedup_key(const struct step_env *env, struct str tenant, const struct node *node,
+			     const struct event *event, struct str *out, struct error *err) MUST_CHECK;
+
+#endif
