@@ -24,7 +24,7 @@
 struct value_limits {
 	size_t max_bytes;    /* codec.max-payload-bytes */
 	uint32_t max_depth;  /* codec.max-depth: containers inside containers; a scalar has depth 0 */
-	uint32_t max_values; /* codec.max-values: every element and key counts */
+	uint32_t max_values; /* codec.max-values: every element and key counts, the outermost value does not */
 };
 #define VALUE_LIMITS_DEFAULT ((struct value_limits){10485760, 128, 1000000})
 /* For bytes that we wrote ourselves (snapshots): as deep as the codecs allow plus our own nesting. */
@@ -66,9 +66,35 @@ void value_pack(const msgpack_object *value, struct buf *out);
 enum result value_unpack(struct arena *arena, struct str bytes, bool copy, const struct value_limits *limits,
 			 msgpack_object *out, struct error *err) MUST_CHECK;
 
-/* A short form for logs and admin pages: compact JSON, cut at `max` bytes with "…". BIN as base64. */
+/*
+ * A short form for logs and admin pages: compact JSON; of a longer text about `max` bytes and then "…". BIN as base64,
+ * NaN and infinities by name.
+ */
 void value_print(const msgpack_object *value, size_t max, struct buf *out);
-/* Base64 with padding. */
+
+/*
+ * JSON, here and not in codecs/json because expressions need it too; the codec is a thin cover.
+ *
+ * value_json_read reads one RFC 8259 text that fills `bytes` exactly. Numbers with neither fraction nor exponent are
+ * integers and must fit int64, all others doubles and must be finite. Strings without escapes point into `bytes` unless
+ * `copy`. RESULT_REJECT with PARSE_JSON, PARSE_LIMIT or PARSE_DUPLICATE_KEY; `*out` untouched.
+ *
+ * value_json_write appends compact JSON: keys in order, doubles in the shortest form that reads back the same and always
+ * with a point or an exponent, BIN as base64. RESULT_REJECT with OUTBOUND_ENCODE_FAILED for NaN, infinities and
+ * strings that are not UTF-8; `out` may then hold a part.
+ */
+enum result value_json_read(struct arena *arena, struct str bytes, bool copy, const struct value_limits *limits,
+			    msgpack_object *out, struct error *err) MUST_CHECK;
+enum result value_json_write(const msgpack_object *value, struct buf *out, struct error *err) MUST_CHECK;
+
+/* Base64 (RFC 4648, section 4) with padding. */
 void base64_encode(struct str bytes, struct buf *out);
+/* False if `text` is not exactly that. The bytes are put into the arena. */
+bool base64_decode(struct arena *arena, struct str text, struct str *out) MUST_CHECK;
+/*
+ * The shortest decimal form of a finite double, whatever the locale; "1.0", "-0.0", "1e+300", "5e-324". Returns `text`.
+ */
+#define VALUE_DOUBLE_SIZE 40
+char *value_double_format(double v, char text[static VALUE_DOUBLE_SIZE]);
 
 #endif
