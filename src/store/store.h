@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The store: what the engine asks of its database. Requests are sent from any loop and answered by a task on the loop
+ * that the request names; between the two they belong to the store. Requests of one kind that wait at the same time are
+ * run as one set-based segment (group commit); each keeps its own outcome.
+ *
+ * Life cycle: store_new, store_start; store_stop (answers everything that waits with STORE_UNAVAILABLE), store_free.
+ * Threads: requests from any thread; start and stop from main.
+ */
+#ifndef SUTRA_STORE_STORE_H
+#define SUTRA_STORE_STORE_H
+
+#include "base/arena.h"
+#include "base/buf.h"
+#include "base/error.h"
+#include "base/list.h"
+#include "base/loop.h"
+#include "base/str.h"
+#include "base/thread.h"
+#include "engine/instance.h"
+#include "store/executor.h"
+
+struct store;
+
+enum store_outcome {
+	STORE_OK,
+	STORE_REFUSED,	       /* claim: held by somebody, locked, terminal or absent. Nothing was read beyond the claim */
+	STORE_DUPLICATE,       /* commit: the event had its effect before (committed) */
+	STORE_FENCED,	       /* commit: owner or version has changed (committed): nothing was written */
+	STORE_ALIAS_CONFLICT,  /* commit: a unique alias is taken */
+	STORE_WAIT_NOT_UNIQUE, /* commit: a unique wait is taken */
+	STORE_REJECTED,	       /* the database cannot take this element, ever: err */
+	STORE_UNAVAILABLE,     /* nothing was written; the database is away */
+};
+
+enum store_kind {
+	STORE_CLAIM,
+	STORE_RELEASE,
+	STORE_RESOLVE,
+	STORE_COMMIT,
+	STORE_QUERY, /* everything that is not on the path: one segment as given */
+	STORE_KIND_COUNT
+};
+
+/* The head of every request. */
+struct store_request {
+	enum store_kind kind;	 /* set by the call */
+	struct loop *reply_to;	 /* where `done` is posted */
+	struct task done;	 /* set `done.run` before sending */
+	enum store_outcome outcome;
+	struct error error; /* for REJECTED and UNAVAILABLE */
+	struct arena *arena; /* results go here; the requester's, lent to the store until done */
+	struct list link;    /* the store's */
+	uint32_t attempt;    /* the store's */
+};
+
+/* Claim and load: one statement. */
+struct store_claim {
+	struct store_request base;
+	struct str tenant;
+	struct id instance;
+	struct str owner; /* <host>-<pid>-<8 hex>-s<lane> */
+	/* Out, when OK. */
+	int64_t version;
+	enum instance_status status;
+	struct str deployment;
+	struct str process;
+	struct str snapshot;
+};
+void store_claim(struct store *store, struct store_claim *claim);
+
+/* Gives a claim back without a commit. The answer comes when it is done or cannot be (the timeout then frees it). */
+struct store_release {
+	struct store_request base;
+	struct str tenant;
+	struct id instance;
+	struct str owner;
+};
+void store_release(struct store *store, struct store_release *release);
+
+/* A live wait that a key leads to. */
+struct store_wait {
+	uint32_t key; /* index into the request's keys */
+	struct id instance;
+	uint32_t token;
+	struct str node;
+	struct str deployment;
+	int64_t created_us;
+};
+
+/* Looks a message up: is its event known, who waits for it? Unlocked; the gates of the commit decide. */
+struct store_resolve {
+	struct store_request base;
+	struct str tenant;
+	const struct id *inbox_keys;
+	uint32_t inbox_key_count;
+	const struct id *wait_keys;
+	uint32_t wait_key_count;
+	/* Out, when OK. */
+	bool duplicate;
+	struct id duplicate_instance; /* none if the effect had no instance */
+	struct store_wait *waits;     /* by key, then oldest first */
+	uint32_t wait_count;
+};
+void store_resolve(struct store *store, struct store_resolve *resolve);
+
+/* Keys of the correlation tables: digests that include the tenant. */
+struct id store_inbox_key(struct str tenant, struct str channel, struct str event_id);
+struct id store_wait_key(struct str tenant, struct str channel, struct str name, struct str value);
+struct id store_alias_key(struct str tenant, struct str name, struct str value);
+
+struct store_wait_row {
+	struct id key;
+	uint32_t token;
+	bool unique;
+	/* For inserts. */
+	struct str node;
+	struct str channel;
+};
+
+struct store_alias_row {
+	struct id key;
+	bool unique;
+	struct str name;
+	struct str value;
+};
+
+/* One row of outbox_entry. Its order group is (instance, channel), where a reply's channel is "reply:<inbound>". */
+struct outbox_row {
+	struct str tenant;
+	struct id instance; /* of a row without an instance: a digest of its delivery and purpose */
+	struct str channel;
+	int64_t version;
+	int64_t ordinal;
+	struct id id; /* the idempotency key: digest of (instance, version, ordinal) */
+	struct str deployment;
+	struct str connection;	/* absent = the channel's; else of a reply */
+	struct str destination; /* absent = the channel's bind; else of a reply */
+	struct str correlation; /* packed value; absent = none */
+	struct str record_key;
+	struct str headers; /* packed by headers_pack */
+	struct str content_type;
+	struct str body; /* absent = a null record */
+	bool required;
+	/* Out of a commit or of the scans. */
+	bool claimed; /* committed claimed by the store's outbox owner */
+	int64_t attempt_count;
+	int64_t created_us;
+};
+struct id outbox_row_id(struct id instance, int64_t version, int64_t ordinal);
+
+struct dead_letter_row {
+	struct id id; /* digest of (tenant, channel, event id or delivery identity): once */
+	struct str channel;
+	struct str event_id; /* absent = none */
+	struct str source;   /* delivery identity, "kafka:orders/3/17" */
+	struct str message_type;
+	enum code code;
+	struct str detail;
+	struct id instance; /* none = all zero */
+	struct str record_key;
+	struct str headers; /* packed */
+	struct str content_type;
+	struct str payload; /* absent = null */
+};
+
+/*
+ * One element of the group commit: everything that one step writes. It commits with all its rows or not at all, and
+ * releases the claim in the same transaction.
+ */
+enum commit_kind {
+	COMMIT_SPAWN,	    /* inserts the instance */
+	COMMIT_RESUME,	    /* fences on owner and version, then updates */
+	COMMIT_NO_INSTANCE, /* a dead letter alone */
+};
+struct store_commit {
+	struct store_request base;
+	enum commit_kind commit;
+	struct str tenant;
+	struct id instance;
+	struct str owner;	 /* RESUME */
+	int64_t version;	 /* RESUME: as claimed; the row becomes version + 1. SPAWN: 1 */
+	enum instance_status status;
+	struct str deployment;
+	struct str process;
+	int64_t started_us;
+	struct str code;   /* FAILED */
+	struct str detail; /* FAILED */
+	struct str snapshot;
+	const struct id *inbox_keys; /* distinct */
+	uint32_t inbox_key_count;
+	const struct store_wait_row *waits_added, *waits_removed;
+	uint32_t waits_added_count, waits_removed_count;
+	const struct store_alias_row *aliases_added, *aliases_removed;
+	uint32_t aliases_added_count, aliases_removed_count;
+	struct outbox_row *outbox; /* `claimed` is set on return */
+	uint32_t outbox_count;
+	const struct dead_letter_row *dead_letters;
+	uint32_t dead_letter_count;
+};
+/*
+ * OK, DUPLICATE, FENCED, ALIAS_CONFLICT, WAIT_NOT_UNIQUE, REJECTED, UNAVAILABLE. A commit in doubt is resolved before it
+ * is answered, however long that takes; store_stop answers what is still in doubt with UNAVAILABLE.
+ */
+void store_commit(struct store *store, struct store_commit *commit);
+
+/* One segment as given, on CONN_BACKGROUND, in order of arrival. Queries are retried once on a lock timeout or deadlock. */
+struct store_query {
+	struct store_request base;
+	struct segment segment; /* calls, tenants, scan, durable, writes set; arena is base.arena */
+};
+/* OK, REJECTED, UNAVAILABLE (also for a lost connection with the outcome unknown: run it again; all are idempotent). */
+void store_query(struct store *store, struct store_query *query);
+
+struct store_settings {
+	uint32_t batch_max;
+	uint64_t batch_max_bytes;
+	int64_t lock_timeout_ms;
+	int64_t claim_timeout_ms; /* instance.claim-timeout */
+	const char *outbox_owner; /* stamp on rows that steps commit claimed; NULL = commit all unclaimed */
+};
+
+/* Takes the executor. Never NULL. */
+struct store *store_new(struct runtime *runtime, struct executor *executor, const struct store_settings *settings);
+void store_start(struct store *store);
+void store_stop(struct store *store);
+void store_free(struct store **store);
+
+/* @thread any. The last known state; when false `why` (may be NULL) gets the reason. */
+bool store_is_up(struct store *store, struct buf *why);
+
+/* Counters, read with atomic loads. @thread any */
+struct store_stats {
+	uint64_t segments, statements, transactions, elements[STORE_KIND_COUNT], batches[STORE_KIND_COUNT];
+	uint64_t gate_failures, doubts, quarantined;
+	uint64_t batch_histogram[10]; /* commits: batches of 1, ≤2, ≤4, … ≤256, more */
+};
+void store_stats_read(struct store *store, struct store_stats *out);
+
+/* Named places where tests stop, delay or kill: see base/fault.h. */
+
+#endif
