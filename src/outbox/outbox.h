@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The outbox: from committed rows to confirmed messages. One loop of its own; it owns every row that this replica has
+ * claimed, keeps the order of each group (instance, channel), sends one unconfirmed row a group, deletes what was confirmed
+ * in batches, retries with backoff, poisons at the ceiling, renews its stamps, and scans for rows of others.
+ *
+ * Life cycle: outbox_new, outbox_start; outbox_stop (finishes or gives back every row), outbox_free.
+ * Threads: outbox_submit and outbox_view from any loop; the rest from main.
+ */
+#ifndef SUTRA_OUTBOX_OUTBOX_H
+#define SUTRA_OUTBOX_OUTBOX_H
+
+#include "base/arena.h"
+#include "base/thread.h"
+#include "model/deployment.h"
+#include "store/store.h"
+#include "transports/transport.h"
+
+struct outbox;
+
+/* Rows of one commit, with the arena they live in. Made by a step, given away by outbox_submit. */
+struct outbox_parcel {
+	struct arena arena;
+	struct outbox_row *rows;
+	uint32_t count;
+	struct task post; /* the outbox's */
+};
+struct outbox_parcel *outbox_parcel_new(void);
+void outbox_parcel_free(struct outbox_parcel **parcel);
+
+struct outbox_settings {
+	const char *owner; /* the stamp: the replica's boot id */
+	int64_t claim_timeout_ms, tick_ms, base_delay_ms, max_delay_ms;
+	int64_t max_attempts; /* 0 = for ever */
+	uint32_t window_max_rows; /* rows kept in memory; past it steps' rows are given back and scanned later */
+};
+
+/* Where a publication of this connection goes; NULL if there is none. Called on the outbox's loop. */
+typedef struct publisher *outbox_route_fn(void *user, struct str connection);
+
+struct outbox *outbox_new(struct runtime *runtime, struct store *store, const struct outbox_settings *settings,
+			  outbox_route_fn *route, void *user);
+void outbox_start(struct outbox *outbox);
+/* Takes the parcel; only rows with `claimed` are kept, the rest is the scan's. @thread any */
+void outbox_submit(struct outbox *outbox, struct outbox_parcel *parcel);
+/* The view whose deployments say how a row's channel is sent. Takes a reference. @thread any */
+void outbox_view(struct outbox *outbox, struct view *view);
+/* Publishes nothing new, waits for confirms at most `timeout_ms`, gives every other stamp back. */
+void outbox_stop(struct outbox *outbox, int64_t timeout_ms);
+void outbox_free(struct outbox **outbox);
+
+struct outbox_stats {
+	uint64_t published, confirmed, failed, unroutable, poisoned, scanned, submitted;
+	uint64_t rows_in_memory;
+	int64_t waiting, claimed, poisoned_rows, oldest_us; /* of the database, read on the tick; oldest 0 = none */
+	uint64_t publish_us_total; /* publish to confirm, summed */
+};
+/* @thread any */
+void outbox_stats_read(struct outbox *outbox, struct outbox_stats *out);
+
+#endif
