@@ -94,7 +94,7 @@ bool base64_decode(struct arena *arena, struct str text, struct str *out) MUST_C
 /*
  * The shortest decimal form of a finite double, whatever the locale; "1.0", "-0.0", "1e+300", "5e-324". Returns `text`.
  */
-#define VALUE_DOUBLE_SIZE 40
+#define VALUE_DOUBLE_SIZE 48
 char *value_double_format(double v, char text[static VALUE_DOUBLE_SIZE]);
 
 #endif
