@@ -38,8 +38,10 @@ struct step_env {
 struct step_send {
 	const struct node *node;
 	const struct channel *channel; /* outbound channel that codes it; never NULL */
-	bool is_reply;
-	struct reply_address destination; /* replies with an address */
+	bool is_reply; /* it came from a q:reply */
+	/* Replies only. With an address (`destination.destination` present) the message goes there and `channel`, maybe the
+	 * inbound one, only codes it; without, it goes out by `channel` as any send. */
+	struct reply_address destination;
 	msgpack_object body;
 	struct header_list headers;
 	struct str key;		 /* record key: the channel's key expression, else the instance id's text */
@@ -63,6 +65,8 @@ struct step_result {
 	uint32_t waits_added_count;
 	struct step_wait *waits_removed; /* keys as they were registered */
 	uint32_t waits_removed_count;
+	/* Net effects: the aliases of an instance that ended are removed, and one that it got in this very step is in neither
+	 * list. Those of a FAILED instance stay, and a failed first step registers the ones of its start. */
 	struct instance_alias *aliases_added;
 	uint32_t aliases_added_count;
 	struct instance_alias *aliases_removed;
@@ -94,6 +98,14 @@ enum result engine_resume(const struct step_env *env, const struct instance *ins
 void engine_fail(const struct step_env *env, const struct instance *before, struct id id, struct str tenant,
 		 const struct node *start, const struct event *event, const struct error *why,
 		 const struct node *at, struct step_result *out);
+
+/*
+ * The exact inverse of failing: the same tokens SUSPENDED, all their waits in waits_added. A first step that failed is run
+ * again instead, from the message kept with it (then the result may be failed again, and its aliases are registered
+ * already). RESULT_AGAIN: not FAILED. RESULT_REJECT: the deployment lacks a node. RESULT_FATAL, RUNTIME_SNAPSHOT_INVALID.
+ */
+enum result engine_restore(const struct step_env *env, const struct instance *inst, struct step_result *out,
+			   struct error *err) MUST_CHECK;
 
 /*
  * The correlation values of a message for a wait (or the aliases of a start): evaluates the alias expressions of `node` over

@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How an instance begins, and what a failed step leaves behind.
+ *
+ * A failed step leaves the instance as it was before, stamped FAILED with the reason; its waits are given up, and its tokens
+ * keep their keys, so that a restore registers the same waits again. A first step has no instance before it: one is made
+ * that stands on its start event and keeps the message as a value, so that a restore can run the step again (G12).
+ *
+ * The kept message is a map with the names below. Strings that are not UTF-8 (record keys, header names) are byte strings in
+ * it, as in all values.
+ */
+#include "engine/failed.h"
+
+static uint32_t count_waiting(const struct instance *inst)
+{
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; i < inst->token_count; i++)
+		count += inst->tokens[i].state == TOKEN_WAITING;
+	return count;
+}
+
+struct step_wait *instance_waits(struct arena *arena, const struct instance *inst, const struct process *process,
+				 uint32_t *count)
+{
+	struct step_wait *waits;
+
+	*count = 0;
+	if (!count_waiting(inst))
+		return NULL;
+	waits = arena_alloc(arena, count_waiting(inst) * sizeof(*waits));
+	for (uint32_t i = 0; i < inst->token_count; i++) {
+		const struct token *token = &inst->tokens[i];
+
+		if (token->state == TOKEN_WAITING)
+			waits[(*count)++] = (struct step_wait){
+				token->id, process ? process_node(process, token->node) : NULL, token->keys,
+				token->key_count};
+	}
+	return waits;
+}
+
+static bool alias_is_unique(const struct node *node, struct str name)
+{
+	for (uint32_t i = 0; i < node->alias_count; i++)
+		if (node->aliases[i].unique && str_equal(node->aliases[i].name, name))
+			return true;
+	return false;
+}
+
+static struct instance *instance_new(const struct step_env *env, struct id id, struct str tenant,
+				     const struct node *start, const struct event *event)
+{
+	struct instance *inst = arena_zalloc(env->arena, sizeof(*inst));
+
+	inst->id = id;
+	inst->tenant = tenant;
+	inst->deployment = env->deployment->id;
+	inst->process = start->process->id;
+	inst->version = 1;
+	inst->started_us = env->now_us;
+	inst->tokens = arena_zalloc(env->arena, sizeof(*inst->tokens));
+	inst->tokens[0] = (struct token){.id = 1, .node = start->id, .state = TOKEN_READY};
+	inst->token_count = 1;
+	inst->next_token = 2;
+	inst->scopes = arena_zalloc(env->arena, sizeof(*inst->scopes));
+	inst->scope_count = 1;
+	inst->next_scope = 1;
+	inst->reply = event->reply;
+	inst->traceparent = event->traceparent;
+	inst->tracestate = event->tracestate;
+	return inst;
+}
+
+enum result first_instance(const struct step_env *env, struct id id, struct str tenant, const struct node *start,
+			   const struct event *event, struct instance **out, struct error *err)
+{
+	struct instance *inst = instance_new(env, id, tenant, start, event);
+	struct instance_wait_key *keys;
+	uint32_t count;
+	enum result result = engine_correlate(env, tenant, start, event, &keys, &count, err);
+
+	if (result != RESULT_OK)
+		return result;
+	if (count)
+		inst->aliases = arena_alloc(env->arena, count * sizeof(*inst->aliases));
+	for (uint32_t i = 0; i < count; i++)
+		inst->aliases[i] = (struct instance_alias){keys[i].name, keys[i].value,
+							   alias_is_unique(start, keys[i].name)};
+	inst->alias_count = count;
+	*out = inst;
+	return RESULT_OK;
+}
+
+static void instance_stamp(const struct step_env *env, struct instance *inst, const struct error *why,
+			   const struct node *at, struct step_result *out)
+{
+	inst->status = INSTANCE_FAILED;
+	inst->failure_code = str_of(code_text(why->code));
+	inst->failure_detail = arena_str(env->arena, str_of(why->text));
+	inst->failure_node = at ? at->id : STR_NONE;
+	out->inst = inst;
+	out->failed = true;
+	out->failure = *why;
+	out->failure_node = at;
+}
+
+void instance_fail(const struct step_env *env, const struct instance *before, const struct error *why,
+		   const struct node *at, struct step_result *out)
+{
+	const struct process *process = deployment_process(env->deployment, before->process);
+	struct instance *inst = arena_memdup(env->arena, before, sizeof(*before));
+
+	*out = (struct step_result){.inst = NULL};
+	inst->version = before->version + 1;
+	/* The waits of an instance that was FAILED already are gone already. */
+	if (before->status != INSTANCE_FAILED)
+		out->waits_removed = instance_waits(env->arena, before, process, &out->waits_removed_count);
+	instance_stamp(env, inst, why, at, out);
+}
+
+void engine_fail(const struct step_env *env, const struct instance *before, struct id id, struct str tenant,
+		 const struct node *start, const struct event *event, const struct error *why, const struct node *at,
+		 struct step_result *out)
+{
+	struct error ignored = ERROR_INIT;
+	struct instance *inst;
+
+	if (before) {
+		instance_fail(env, before, why, at, out);
+		return;
+	}
+	/* The aliases were evaluated before in the step that failed; should they fail now, it stands without any. */
+	if (first_instance(env, id, tenant, start, event, &inst, &ignored) != RESULT_OK)
+		inst = instance_new(env, id, tenant, start, event);
+	*out = (struct step_result){.aliases_added = inst->aliases, .aliases_added_count = inst->alias_count};
+	inst->failure_event = event_to_value(env->arena, event);
+	instance_stamp(env, inst, why, at, out);
+}
+
+/* Events as values. */
+
+static msgpack_object str_value(struct str s)
+{
+	if (!s.ptr)
+		return value_nil();
+	return str_is_utf8(s) ? value_text(s) : value_bytes(s);
+}
+
+static msgpack_object headers_value(struct arena *arena, const struct header_list *headers)
+{
+	size_t count = headers ? headers->count : 0;
+	msgpack_object list = value_array(arena, (uint32_t)count);
+
+	for (size_t i = 0; i < count; i++) {
+		msgpack_object pair = value_array(arena, 2);
+
+		pair.via.array.ptr[0] = str_value(headers->items[i].name);
+		pair.via.array.ptr[1] = headers->items[i].value;
+		list.via.array.ptr[i] = pair;
+	}
+	return list;
+}
+
+msgpack_object event_to_value(struct arena *arena, const struct event *event)
+{
+	const msgpack_object_kv members[] = {
+		{value_text(STR("payload")), event->payload},
+		{value_text(STR("headers")), headers_value(arena, event->headers)},
+		{value_text(STR("id")), str_value(event->id)},
+		{value_text(STR("type")), str_value(event->type)},
+		{value_text(STR("channel")), str_value(event->channel)},
+		{value_text(STR("key")), str_value(event->key)},
+		{value_text(STR("time")), value_int(event->time_us)},
+	};
+	msgpack_object map = value_map(arena, ARRAY_LEN(members));
+
+	memcpy(map.via.map.ptr, members, sizeof(members));
+	return map;
+}
+
+/* False if the member is neither absent nor a string. */
+static bool get_str(const msgpack_object *map, struct str name, struct str *out)
+{
+	const msgpack_object *member = value_get(map, name);
+
+	if (!member || value_is_nil(member))
+		return true;
+	if (member->type != MSGPACK_OBJECT_STR && member->type != MSGPACK_OBJECT_BIN)
+		return false;
+	*out = value_as_str(member);
+	if (!out->len)
+		*out = STR("");
+	return true;
+}
+
+static bool get_headers(struct arena *arena, const msgpack_object *list, struct header_list *out)
+{
+	if (!list || list->type != MSGPACK_OBJECT_ARRAY)
+		return false;
+	out->count = list->via.array.size;
+	out->items = out->count ? arena_alloc(arena, out->count * sizeof(*out->items)) : NULL;
+	for (size_t i = 0; i < out->count; i++) {
+		const msgpack_object *pair = &list->via.array.ptr[i];
+
+		if (pair->type != MSGPACK_OBJECT_ARRAY || pair->via.array.size != 2 ||
+		    !value_as_str(&pair->via.array.ptr[0]).ptr)
+			return false;
+		out->items[i] = (struct header){value_as_str(&pair->via.array.ptr[0]), pair->via.array.ptr[1]};
+	}
+	return true;
+}
+
+enum result event_from_value(struct arena *arena, const msgpack_object *value, struct event *out,
+			     struct error *err)
+{
+	const msgpack_object *payload = value_get(value, STR("payload"));
+	const msgpack_object *time = value_get(value, STR("time"));
+	struct header_list *headers = arena_zalloc(arena, sizeof(*headers));
+	struct event event = {.headers = headers};
+
+	if (!payload || !time || !value_as_int(time, &event.time_us) ||
+	    !get_headers(arena, value_get(value, STR("headers")), headers) ||
+	    !get_str(value, STR("id"), &event.id) || !get_str(value, STR("type"), &event.type) ||
+	    !get_str(value, STR("channel"), &event.channel) || !get_str(value, STR("key"), &event.key))
+		return error_set(err, RESULT_FATAL, CODE_RUNTIME_SNAPSHOT_INVALID,
+				 "the message kept with the failed first step is damaged");
+	event.payload = *payload;
+	*out = event;
+	return RESULT_OK;
+}

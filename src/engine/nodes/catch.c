@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Intermediate message catch events: park, and go on with the message. */
+#include "engine/nodes/nodes.h"
+
+enum result node_catch_enter(struct step *step, const struct node *node, struct error *err)
+{
+	return step_park(step, node, err);
+}
+
+enum result node_catch_resume(struct step *step, const struct node *node, struct error *err)
+{
+	return step_leave(step, node, err);
+}

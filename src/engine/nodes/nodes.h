@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The behaviours of the node kinds, one file each; the table over them is in step.c. Private to src/engine.
+ * Each function acts on the token at step->at: see engine/behaviour.h. Threads: as the step.
+ */
+#ifndef SUTRA_ENGINE_NODES_H
+#define SUTRA_ENGINE_NODES_H
+
+#include "engine/behaviour.h"
+
+enum result node_start_enter(struct step *step, const struct node *node, struct error *err) MUST_CHECK;
+enum result node_end_enter(struct step *step, const struct node *node, struct error *err) MUST_CHECK;
+enum result node_catch_enter(struct step *step, const struct node *node, struct error *err) MUST_CHECK;
+enum result node_catch_resume(struct step *step, const struct node *node, struct error *err) MUST_CHECK;
+enum result node_receive_enter(struct step *step, const struct node *node, struct error *err) MUST_CHECK;
+enum result node_receive_resume(struct step *step, const struct node *node, struct error *err) MUST_CHECK;
+enum result node_throw_enter(struct step *step, const struct node *node, struct error *err) MUST_CHECK;
+enum result node_send_enter(struct step *step, const struct node *node, struct error *err) MUST_CHECK;
+enum result node_script_enter(struct step *step, const struct node *node, struct error *err) MUST_CHECK;
+enum result node_pass_enter(struct step *step, const struct node *node, struct error *err) MUST_CHECK;
+enum result node_exclusive_enter(struct step *step, const struct node *node, struct error *err) MUST_CHECK;
+
+#endif

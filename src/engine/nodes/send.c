@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Send tasks: send, answer, go on. The message leaves after the commit of the step, through the outbox. */
+#include "engine/nodes/nodes.h"
+
+enum result node_send_enter(struct step *step, const struct node *node, struct error *err)
+{
+	enum result result = step_emit(step, node, err);
+
+	return result == RESULT_OK ? step_leave(step, node, err) : result;
+}

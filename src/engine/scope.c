@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Scopes: the variables of an instance, and what an expression sees of it.
+ *
+ * A name is looked up from the token's scope towards the root; an assignment changes the variable where it was found, and
+ * makes it in the root scope if no scope has it. Variables belong to the input of the step until the first assignment:
+ * then the array of that one scope is copied (not the values), and grows in the step's arena.
+ *
+ * The total size is bounded, because every step loads and stores all of it. It is measured at the first assignment of a step
+ * and kept up from there, so that a step which assigns nothing does not walk its variables, and one that grows them in a
+ * circle is stopped at the first assignment too many.
+ */
+#include <inttypes.h>
+
+#include "engine/behaviour.h"
+
+/* All that one step may make, kept or not: a loop must not fill the memory with values that it replaces. */
+#define STEP_MAX_MADE (UINT64_C(256) << 20)
+
+enum result step_made(struct step *step, size_t bytes, struct error *err)
+{
+	step->made_bytes += bytes;
+	if (step->made_bytes > STEP_MAX_MADE)
+		return error_set(err, RESULT_REJECT, CODE_RUNTIME_STEP_LIMIT,
+				 "the step made more than %" PRIu64 " bytes of values", STEP_MAX_MADE);
+	return RESULT_OK;
+}
+
+static struct scope_variable *scope_find(const struct scope *scope, struct str name)
+{
+	for (uint32_t i = 0; i < scope->variable_count; i++)
+		if (str_equal(scope->variables[i].name, name))
+			return &scope->variables[i];
+	return NULL;
+}
+
+/* The nearest scope, from `id` to the root, that has the variable; `*variable` NULL and the root if none has. */
+static struct scope *scope_lookup(const struct instance *inst, uint32_t id, struct str name,
+				  struct scope_variable **variable)
+{
+	struct scope *scope = instance_scope(inst, id);
+
+	for (;;) {
+		assert(scope);
+		*variable = scope_find(scope, name);
+		if (*variable || scope->parent == scope->id)
+			return scope;
+		scope = instance_scope(inst, scope->parent);
+	}
+}
+
+static uint64_t variable_bytes(const struct scope_variable *variable)
+{
+	return variable->name.len + value_size(&variable->value);
+}
+
+static uint64_t variables_bytes(const struct instance *inst)
+{
+	uint64_t total = 0;
+
+	for (uint32_t i = 0; i < inst->scope_count; i++)
+		for (uint32_t k = 0; k < inst->scopes[i].variable_count; k++)
+			total += variable_bytes(&inst->scopes[i].variables[k]);
+	return total;
+}
+
+/* Makes the scope's variables the step's own, with room for one more. */
+static void scope_own(struct step *step, struct scope **scope, struct scope_variable **variable)
+{
+	struct instance *inst = step->inst;
+	struct arena *arena = step->env->arena;
+	size_t at = (size_t)(*scope - inst->scopes);
+	size_t position = *variable ? (size_t)(*variable - (*scope)->variables) : 0;
+
+	if (!step->scope_caps) {
+		inst->scopes = arena_memdup(arena, inst->scopes, inst->scope_count * sizeof(*inst->scopes));
+		step->scope_caps = arena_zalloc(arena, inst->scope_count * sizeof(*step->scope_caps));
+	}
+	*scope = &inst->scopes[at];
+	(*scope)->variables = step_grow(arena, (*scope)->variables, (*scope)->variable_count,
+					&step->scope_caps[at], sizeof(*(*scope)->variables));
+	if (*variable)
+		*variable = &(*scope)->variables[position];
+}
+
+static const char *variable_type_name(enum variable_type type)
+{
+	static const char *const names[] = {
+		[VARIABLE_ANY] = "any",		[VARIABLE_STRING] = "string",	[VARIABLE_INTEGER] = "integer",
+		[VARIABLE_NUMBER] = "number",	[VARIABLE_BOOLEAN] = "boolean", [VARIABLE_MAP] = "map",
+		[VARIABLE_LIST] = "list",
+	};
+
+	return names[type];
+}
+
+static enum result variable_check(const struct process *process, struct str name, const msgpack_object *value,
+				  struct error *err)
+{
+	for (uint32_t i = 0; i < process->variable_count; i++) {
+		const struct variable *variable = &process->variables[i];
+
+		if (!str_equal(variable->name, name))
+			continue;
+		if (variable_accepts(variable, value))
+			return RESULT_OK;
+		return error_set(err, RESULT_REJECT, CODE_EXPRESSION_FAILED,
+				 "the value for variable %.*s is not of its type %s", STR_ARG(name),
+				 variable_type_name(variable->type));
+	}
+	return error_set(err, RESULT_REJECT, CODE_EXPRESSION_FAILED, "variable %.*s is not declared",
+			 STR_ARG(name));
+}
+
+static enum result scope_assign(struct step *step, struct str name, const msgpack_object *value,
+				struct error *err)
+{
+	const struct token *token = step_token(step, step->at.token);
+	struct scope_variable *variable;
+	struct scope *scope;
+	enum result result = variable_check(step->process, name, value, err);
+
+	if (result == RESULT_OK)
+		result = step_made(step, value_size(value), err);
+	if (result != RESULT_OK)
+		return result;
+	scope = scope_lookup(step->inst, token->scope, name, &variable);
+	if (!variable && value_is_nil(value))
+		return RESULT_OK;
+	if (variable && value_equal(&variable->value, value))
+		return RESULT_OK;
+	if (!step->variables_measured) {
+		step->variables_bytes = variables_bytes(step->inst);
+		step->variables_measured = true;
+	}
+	scope_own(step, &scope, &variable);
+	if (variable) {
+		step->variables_bytes -= variable_bytes(variable);
+	} else {
+		variable = &scope->variables[scope->variable_count++];
+		variable->name = name;
+	}
+	variable->value = *value;
+	step->variables_bytes += variable_bytes(variable);
+	step->names_valid = false;
+	if (step->variables_bytes > step->env->max_variables_bytes)
+		return error_set(err, RESULT_REJECT, CODE_RUNTIME_VARIABLES_TOO_LARGE,
+				 "with variable %.*s the variables have %" PRIu64 " bytes; the limit is %" PRIu64,
+				 STR_ARG(name), step->variables_bytes, step->env->max_variables_bytes);
+	return RESULT_OK;
+}
+
+/* The declared variables with their values (NULL when unset), and the payload behind them, which hides a variable. */
+static void step_names(struct step *step, uint32_t scope)
+{
+	const struct process *process = step->process;
+	size_t count = process->variable_count;
+
+	if (step->names_valid && step->names_scope == scope)
+		return;
+	if (!step->names)
+		step->names = arena_alloc(step->env->arena, (count + 1) * sizeof(*step->names));
+	for (size_t i = 0; i < count; i++) {
+		struct scope_variable *variable;
+
+		scope_lookup(step->inst, scope, process->variables[i].name, &variable);
+		step->names[i].name = process->variables[i].name;
+		step->names[i].value = variable ? &variable->value : NULL;
+	}
+	if (step->event_name.ptr)
+		step->names[count++] =
+			(struct expression_name){step->event_name, &step->event->payload};
+	step->name_count = count;
+	step->names_scope = scope;
+	step->names_valid = true;
+}
+
+/* One seed for all expressions of a node in a step, so that an alias and a header made of one name agree. */
+static struct id step_seed(struct step *step, const struct node *node)
+{
+	char version[24], token[12];
+
+	if (step->seed_of.node != node || step->seed_of.token != step->at.token) {
+		snprintf(version, sizeof(version), "%" PRId64, step->version);
+		snprintf(token, sizeof(token), "%" PRIu32, step->at.token);
+		step->seed = id_digest_of(id_str(&step->inst->id), str_of(version), str_of(token), node->id);
+		step->seed_of = (struct step_position){step->at.token, node};
+	}
+	return step->seed;
+}
+
+static struct expression_scope step_scope(struct step *step, const struct node *node)
+{
+	const struct instance *inst = step->inst;
+	const struct event *event = step->event;
+
+	step_names(step, step_token(step, step->at.token)->scope);
+	if (!step->instance_text[0])
+		id_format(inst->id, step->instance_text);
+	return (struct expression_scope){
+		.names = step->names,
+		.name_count = step->name_count,
+		.headers = event->headers,
+		.event = {event->id, event->type, event->channel, event->key, event->time_us},
+		.instance = {str_of(step->instance_text), inst->started_us},
+		.process_id = step->process->id,
+		.tenant = inst->tenant,
+		.now_us = step->env->now_us,
+		.uuid_seed = step_seed(step, node),
+	};
+}
+
+enum result step_eval(struct step *step, const struct node *node, const struct expression *expr,
+		      msgpack_object *out, struct error *err)
+{
+	struct expression_scope scope = step_scope(step, node);
+
+	return expression_eval(step->env->expressions, &step->env->deployment->expressions, expr, &scope,
+			       step->env->arena, out, err);
+}
+
+enum result step_script(struct step *step, const struct node *node, struct error *err)
+{
+	struct expression_scope scope = step_scope(step, node);
+	struct expression_assignment *assigned;
+	size_t count;
+	enum result result;
+
+	scope.assignable = step->process->variable_names;
+	scope.assignable_count = step->process->variable_count;
+	result = expression_run(step->env->expressions, &step->env->deployment->expressions, node->script, &scope,
+				step->env->arena, &assigned, &count, err);
+	for (size_t i = 0; result == RESULT_OK && i < count; i++)
+		result = scope_assign(step, assigned[i].name, &assigned[i].value, err);
+	return result;
+}
+
+enum result step_receive(struct step *step, const struct node *node, struct error *err)
+{
+	const struct process *process = step->process;
+
+	for (uint32_t i = 0; i < process->variable_count; i++) {
+		const struct variable *variable = &process->variables[i];
+		msgpack_object value;
+		enum result result;
+
+		if (!variable->source)
+			continue;
+		result = step_eval(step, node, variable->source, &value, err);
+		if (result == RESULT_OK)
+			result = scope_assign(step, variable->name, &value, err);
+		if (result != RESULT_OK)
+			return result;
+	}
+	return RESULT_OK;
+}
