@@ -52,6 +52,8 @@ ptrdiff_t str_find(struct str s, char byte);
 
 /* True if `s` is well-formed UTF-8 (no surrogates, no overlong forms) of any length, NUL allowed. */
 bool str_is_utf8(struct str s);
+/* Length of the well-formed UTF-8 character that `s` begins with: 1 to 4, or 0 if there is none. */
+size_t str_utf8_next(struct str s);
 
 /* Decimal, optional sign, whole string, no spaces. False (and `*out` untouched) if not so or out of range. */
 bool str_to_int64(struct str s, int64_t *out) MUST_CHECK;

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Slices: comparison, UTF-8, and the two texts that every part reads, integers and durations. Nothing here depends on
+ * the locale.
+ */
+#include "base/str.h"
+
+static unsigned char fold(char c)
+{
+	unsigned char byte = (unsigned char)c;
+
+	return byte >= 'A' && byte <= 'Z' ? byte + ('a' - 'A') : byte;
+}
+
+bool str_equal_nocase(struct str a, struct str b)
+{
+	if (a.len != b.len)
+		return false;
+	for (size_t i = 0; i < a.len; i++)
+		if (fold(a.ptr[i]) != fold(b.ptr[i]))
+			return false;
+	return true;
+}
+
+int str_compare(struct str a, struct str b)
+{
+	size_t common = a.len < b.len ? a.len : b.len;
+	int order = common ? memcmp(a.ptr, b.ptr, common) : 0;
+
+	if (order)
+		return order < 0 ? -1 : 1;
+	return (a.len > b.len) - (a.len < b.len);
+}
+
+bool str_starts_with(struct str s, struct str prefix)
+{
+	return s.len >= prefix.len && str_equal(str_make(s.ptr, prefix.len), prefix);
+}
+
+ptrdiff_t str_find(struct str s, char byte)
+{
+	const char *at = s.len ? memchr(s.ptr, byte, s.len) : NULL;
+
+	return at ? at - s.ptr : -1;
+}
+
+size_t str_utf8_next(struct str s)
+{
+	const unsigned char *p = (const unsigned char *)s.ptr;
+	unsigned char low = 0x80, high = 0xbf;
+	size_t need;
+
+	if (!s.len)
+		return 0;
+	if (p[0] < 0x80)
+		return 1;
+	if (p[0] >= 0xc2 && p[0] <= 0xdf)
+		need = 2;
+	else if (p[0] >= 0xe0 && p[0] <= 0xef)
+		need = 3;
+	else if (p[0] >= 0xf0 && p[0] <= 0xf4)
+		need = 4;
+	else
+		return 0;
+	if (s.len < need)
+		return 0;
+	/* The second byte decides over overlong forms, surrogates and what lies past U+10FFFF. */
+	if (p[0] == 0xe0)
+		low = 0xa0;
+	else if (p[0] == 0xed)
+		high = 0x9f;
+	else if (p[0] == 0xf0)
+		low = 0x90;
+	else if (p[0] == 0xf4)
+		high = 0x8f;
+	if (p[1] < low || p[1] > high)
+		return 0;
+	for (size_t i = 2; i < need; i++)
+		if ((p[i] & 0xc0) != 0x80)
+			return 0;
+	return need;
+}
+
+bool str_is_utf8(struct str s)
+{
+	while (s.len) {
+		size_t step = str_utf8_next(s);
+
+		if (!step)
+			return false;
+		s = str_make(s.ptr + step, s.len - step);
+	}
+	return true;
+}
+
+bool str_to_int64(struct str s, int64_t *out)
+{
+	bool negative = s.len && s.ptr[0] == '-';
+	size_t i = s.len && (s.ptr[0] == '-' || s.ptr[0] == '+') ? 1 : 0;
+	int64_t value = 0;
+
+	if (i == s.len)
+		return false;
+	/* Counted on the negative side, which is the longer one. */
+	for (; i < s.len; i++) {
+		if (s.ptr[i] < '0' || s.ptr[i] > '9' || __builtin_mul_overflow(value, 10, &value) ||
+		    __builtin_sub_overflow(value, s.ptr[i] - '0', &value))
+			return false;
+	}
+	if (!negative && __builtin_sub_overflow(0, value, &value))
+		return false;
+	*out = value;
+	return true;
+}
+
+struct duration_unit {
+	char letter;
+	int64_t ms;
+};
+
+/* Digits and perhaps a fraction; the fraction in billionths, digits below are cut. */
+static bool take_amount(struct str *s, int64_t *whole, int64_t *billionths, bool *has_fraction)
+{
+	int64_t scale = 100000000;
+	size_t i = 0;
+
+	*whole = *billionths = 0;
+	*has_fraction = false;
+	for (; i < s->len && s->ptr[i] >= '0' && s->ptr[i] <= '9'; i++)
+		if (__builtin_mul_overflow(*whole, 10, whole) ||
+		    __builtin_add_overflow(*whole, s->ptr[i] - '0', whole))
+			return false;
+	if (!i)
+		return false;
+	if (i < s->len && (s->ptr[i] == '.' || s->ptr[i] == ',')) {
+		size_t start = ++i;
+
+		for (; i < s->len && s->ptr[i] >= '0' && s->ptr[i] <= '9'; i++) {
+			*billionths += (s->ptr[i] - '0') * scale;
+			scale /= 10;
+		}
+		if (i == start)
+			return false;
+		*has_fraction = true;
+	}
+	*s = str_make(s->ptr + i, s->len - i);
+	return true;
+}
+
+/* One half of a duration, before or behind the T: amounts with units, each at most once and in order. */
+static bool take_units(struct str *s, const struct duration_unit *units, size_t count, int64_t *total,
+		       bool *any)
+{
+	size_t next = 0;
+
+	*any = false;
+	while (s->len && s->ptr[0] != 'T') {
+		int64_t whole, billionths, ms;
+		bool has_fraction;
+
+		if (!take_amount(s, &whole, &billionths, &has_fraction) || !s->len)
+			return false;
+		while (next < count && units[next].letter != s->ptr[0])
+			next++;
+		/* Only seconds are broken. */
+		if (next == count || (has_fraction && units[next].letter != 'S'))
+			return false;
+		if (__builtin_mul_overflow(whole, units[next].ms, &ms) ||
+		    __builtin_add_overflow(ms, billionths / 1000000, &ms) ||
+		    __builtin_add_overflow(*total, ms, total))
+			return false;
+		next++;
+		*any = true;
+		*s = str_make(s->ptr + 1, s->len - 1);
+	}
+	return true;
+}
+
+bool str_to_duration_ms(struct str s, int64_t *out)
+{
+	static const struct duration_unit of_date[] = {{'W', 604800000}, {'D', 86400000}};
+	static const struct duration_unit of_time[] = {{'H', 3600000}, {'M', 60000}, {'S', 1000}};
+	int64_t total = 0;
+	bool any_date, any_time = true;
+
+	if (!s.len || s.ptr[0] != 'P')
+		return false;
+	s = str_make(s.ptr + 1, s.len - 1);
+	if (!take_units(&s, of_date, ARRAY_LEN(of_date), &total, &any_date))
+		return false;
+	if (s.len) {
+		s = str_make(s.ptr + 1, s.len - 1);
+		if (!take_units(&s, of_time, ARRAY_LEN(of_time), &total, &any_time) || !any_time || s.len)
+			return false;
+	} else if (!any_date) {
+		return false;
+	}
+	*out = total;
+	return true;
+}
