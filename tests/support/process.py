@@ -239,7 +239,7 @@ class Process:
             raise ServiceError(f"{self.name} ended with {self.returncode}\n{self.log_tail()}")
         return True
 
-    def signal(self, number):
+    def send_signal(self, number):
         if self.alive():
             os.kill(self.pid, number)
 
@@ -253,7 +253,7 @@ class Process:
         """Asks it to stop and waits; returns the exit code. What ignores the request is killed, and that raises."""
         if self.pid is None:
             return self.returncode
-        self.signal(number)
+        self.send_signal(number)
         try:
             return self.wait(timeout)
         except ServiceError as late:
