@@ -88,12 +88,13 @@ enum result error_set(struct error *err, enum result what, enum code code, const
 
 enum result error_prefix(struct error *err, const char *fmt, ...)
 {
+	/* Room for a prefix longer than the error, so that a cut in it falls behind the one of put_text. */
 	char text[2 * sizeof(err->text) + 8];
 	size_t len;
 	va_list ap;
 
 	va_start(ap, fmt);
-	len = format(text, sizeof(err->text), fmt, ap);
+	len = format(text, sizeof(err->text) + 6, fmt, ap);
 	va_end(ap);
 	len += (size_t)snprintf(text + len, sizeof(text) - len, ": %s", err->text);
 	put_text(err, text, len);
