@@ -21,7 +21,7 @@
 struct config;
 
 struct config_findings {
-	struct buf text; /* one line a finding: "file:line: SUTRA.CONFIG.…: text" */
+	struct buf text; /* one line a finding: "file:line: SUTRA.CONFIG.…: text", or "environment: SUTRA_…: …" */
 	unsigned errors;
 	unsigned warnings;
 };
@@ -36,7 +36,8 @@ enum result config_load(const char *path, char *const *environ_, struct config *
 void config_free(struct config **config);
 
 /* Options that the table declares; asking for an undeclared key or the wrong type is an assertion. */
-const char *config_text(const struct config *config, const char *key); /* NULL = unset */
+/* Unset: NULL, -1, false. */
+const char *config_text(const struct config *config, const char *key);
 int64_t config_int(const struct config *config, const char *key);
 bool config_bool(const struct config *config, const char *key);
 int64_t config_ms(const struct config *config, const char *key); /* a duration */

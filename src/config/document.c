@@ -40,7 +40,8 @@ static void report(struct document *doc, unsigned line, enum code code, const ch
 
 	if (origin->refused)
 		return;
-	doc->options.sink->errors++;
+	if (code_info(code)->severity == SEVERITY_ERROR)
+		doc->options.sink->errors++;
 	doc->options.sink->add(doc->options.sink, origin->file, line ? origin->line : 0, code, text);
 }
 

@@ -39,8 +39,8 @@ struct document;
 #define DOCUMENT_INCLUDE_MAX 8
 
 /*
- * Where findings go. Embed it in what collects them. `errors` is counted by the document; `line` counts from 1, 0
- * means the file as a whole; `file` and `text` are borrowed for the call.
+ * Where findings go. Embed it in what collects them. `errors` is counted by the document, by the severity of the code;
+ * `line` counts from 1, 0 means the file as a whole; `file` and `text` are borrowed for the call.
  */
 struct document_sink {
 	void (*add)(struct document_sink *sink, const char *file, unsigned line, enum code code,

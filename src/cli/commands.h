@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The subcommands, in the order of the usage text: X(name, operands, one line of help). A command `name` is the
+ * function command_name in src/cli/name.c; adding one is a line here and that file.
+ */
+#ifndef SUTRA_CLI_COMMANDS_H
+#define SUTRA_CLI_COMMANDS_H
+
+#include "cli/cli.h"
+
+#define CLI_COMMANDS(X) \
+	X(config, "", "Print the effective configuration and where each value is from") \
+	X(version, "", "Print the versions of sutra and of the libraries it runs with")
+
+#define X(name, operands, help) int command_##name(struct cli *cli);
+CLI_COMMANDS(X)
+#undef X
+
+#endif
