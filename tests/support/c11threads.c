@@ -18,6 +18,7 @@
 
 _Static_assert(sizeof(mtx_t) >= sizeof(pthread_mutex_t), "mtx_t holds a pthread mutex");
 _Static_assert(sizeof(cnd_t) >= sizeof(pthread_cond_t), "cnd_t holds a pthread condition");
+_Static_assert(sizeof(once_flag) >= sizeof(pthread_once_t), "once_flag holds a pthread one");
 _Static_assert(sizeof(thrd_t) == sizeof(pthread_t), "thrd_t is a pthread_t");
 
 struct start {
@@ -204,5 +205,5 @@ int tss_set(tss_t key, void *value)
 
 void call_once(once_flag *flag, void (*fn)(void))
 {
-	pthread_once(flag, fn);
+	pthread_once((pthread_once_t *)(void *)flag, fn);
 }

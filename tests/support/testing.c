@@ -20,6 +20,8 @@ int test_run(Suite *suite)
 	SRunner *runner = srunner_create(suite);
 	int failed;
 
+	/* Check's four seconds are short for a sanitizer build on a busy machine. */
+	setenv("CK_DEFAULT_TIMEOUT", "60", 0);
 	srunner_run_all(runner, CK_ENV);
 	failed = srunner_ntests_failed(runner);
 	srunner_free(runner);

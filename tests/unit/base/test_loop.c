@@ -185,13 +185,14 @@ START_TEST(heap_holds_under_random_use)
 	struct test_timer timers[COUNT];
 	int64_t due[COUNT];
 	struct test_loop loop;
+	bool agrees = true;
 
 	test_loop_init(&loop);
 	for (int i = 0; i < COUNT; i++) {
 		test_timer_init(&timers[i], &loop, i);
 		due[i] = INT64_MAX;
 	}
-	for (int round = 0; round < 20000; round++) {
+	for (int round = 0; round < 10000; round++) {
 		size_t i = loop_random_below(&loop.base, COUNT);
 		int64_t delay = (int64_t)loop_random_below(&loop.base, 50), first = INT64_MAX;
 
@@ -213,9 +214,10 @@ START_TEST(heap_holds_under_random_use)
 			}
 		}
 		for (int k = 0; k < COUNT; k++) {
-			ck_assert_int_eq(loop_timer_is_started(&timers[k].timer), due[k] != INT64_MAX);
+			agrees &= loop_timer_is_started(&timers[k].timer) == (due[k] != INT64_MAX);
 			first = due[k] < first ? due[k] : first;
 		}
+		ck_assert(agrees);
 		ck_assert_int_eq(loop_timers_next_us(&loop.base), first);
 		if (first != INT64_MAX)
 			ck_assert_int_eq(loop.armed_us, first);
