@@ -43,7 +43,7 @@ CLUSTER_ID = "c3V0cmEtdGVzdHMtMDAwMQ"
 READY = "Kafka Server started"
 # Serial collector and first-tier compiler: the quickest start; the log says little but when the server is up.
 JVM = [
-    "-Xms64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
+    "-Xms64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData",
     "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
     "-Dorg.slf4j.simpleLogger.log.kafka.server.KafkaRaftServer=info",
 ]
@@ -69,7 +69,7 @@ class Installation:
         for name in ("pom.xml", "server.properties"):
             with open(os.path.join(SOURCE, name), "rb") as source:
                 digest.update(source.read())
-        digest.update((self.root + "\n" + self.java).encode())
+        digest.update("\n".join([self.root, self.java, *JVM]).encode())
         return digest.hexdigest()[:16]
 
     def path(self, name):

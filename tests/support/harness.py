@@ -618,19 +618,15 @@ class Case(unittest.TestCase):
 
     def run(self, result=None):
         self._tails = []
-        self._used = []
-        before = self._bad(result)
-        done = super().run(result)
-        if self._bad(result) > before:
-            for text in self._tails:
-                if text:
-                    print(text, file=sys.stderr)
-            sys.stderr.flush()
-        return done
+        return super().run(result)
 
-    @staticmethod
-    def _bad(result):
-        return len(result.failures) + len(result.errors) if result is not None else 0
+    def doCleanups(self):
+        """After the cleanups, and before anyone hears of the test's end: the logs, if it did not pass."""
+        done = super().doCleanups()
+        if self._outcome is not None and not self._outcome.success:
+            for text in filter(None, self._tails):
+                print(text, file=sys.stderr)
+        return done
 
     def use(self, thing):
         def end():

@@ -99,11 +99,11 @@ class Reporter(unittest.TestResult):
         self.why_skipped = reason
 
     def _bad(self, test, err):
-        text = "".join(traceback.format_exception(*err))
         if isinstance(test, unittest.TestCase):
-            self.bad.append(text)
+            self.bad.append(self._exc_info_to_string(err, test))  # without the frames of unittest itself
         else:  # a fixture of a class or module: no test was started
             self.send(event="start", name=str(test), limit=GRACE)
+            text = "".join(traceback.format_exception(*err))
             self.send(event="end", name=str(test), outcome="failed", text=text)
 
 
