@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the two files of in-memory statements share.
+ *
+ * Life cycle: none. Threads: under the database's lock.
+ */
+#ifndef SUTRA_STORE_MEMORY_STATEMENTS_H
+#define SUTRA_STORE_MEMORY_STATEMENTS_H
+
+#include "store/memory/tables.h"
+
+/* Fails the segment by the call's gate with these ordinals; true if there are none. */
+bool gate_fail(struct tx *tx, struct segment_call *call, const uint32_t *ordinals, uint32_t count);
+/* Fails the segment as a server would; always false. */
+bool statement_error(struct tx *tx, const char *sqlstate, const char *text);
+/* Fails the segment if the tenant is not one of its own. */
+bool insert_allowed(struct tx *tx, struct str tenant);
+/* One more row of the answer, cleared. */
+struct field *emit(struct tx *tx, struct segment_call *call);
+/* A field for the answer: texts are copied to the segment's arena. */
+struct field field_out(struct tx *tx, enum table_id table, const struct row *row, uint32_t column);
+/* Entry `i` of a parameter; texts are borrowed. */
+struct field param_field(const struct column *param, uint32_t i);
+/* Copies entry `i` of a parameter into a new row. */
+void row_take(struct tx *tx, enum table_id table, struct row *row, uint32_t column, const struct column *param,
+	      uint32_t i);
+
+bool run_outbox_insert(struct tx *tx, struct segment_call *call);
+bool run_outbox_scan(struct tx *tx, struct segment_call *call);
+bool run_outbox_sweep(struct tx *tx, struct segment_call *call);
+bool run_outbox_load(struct tx *tx, struct segment_call *call);
+bool run_outbox_delete(struct tx *tx, struct segment_call *call);
+bool run_outbox_claim_next(struct tx *tx, struct segment_call *call);
+bool run_outbox_fail(struct tx *tx, struct segment_call *call);
+bool run_outbox_renew(struct tx *tx, struct segment_call *call);
+bool run_outbox_release(struct tx *tx, struct segment_call *call);
+bool run_outbox_counts(struct tx *tx, struct segment_call *call);
+bool run_outbox_list(struct tx *tx, struct segment_call *call);
+
+#endif
