@@ -38,5 +38,7 @@ struct channel {
 
 /* Equal in every setting (not file and line): two modules of a tenant may then share the name. */
 bool channel_same_settings(const struct channel *a, const struct channel *b);
+/* Both inbound, and would consume the same messages: one topic and group. Names and tenants do not matter. */
+bool channel_same_origin(const struct channel *a, const struct channel *b);
 
 #endif

@@ -33,6 +33,8 @@ struct deployment {
 	struct str archive; /* the deterministic archive, as stored in the database */
 };
 
+/* An empty one with one reference, to be filled before anybody else sees it. */
+struct deployment *deployment_new(void);
 struct deployment *deployment_ref(struct deployment *deployment);
 void deployment_unref(struct deployment **deployment);
 const struct channel *deployment_channel(const struct deployment *deployment, struct str name);

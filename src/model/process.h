@@ -134,6 +134,7 @@ struct process {
 	struct str name;
 	struct node **nodes; /* in document order */
 	uint32_t node_count;
+	struct node **nodes_by_id; /* the same, sorted by id, for process_node; NULL = look through nodes */
 	struct flow **flows;
 	uint32_t flow_count;
 	struct variable *variables;
@@ -152,6 +153,8 @@ static inline bool node_is_wait(const struct node *node)
 }
 /* Whether a message of this type (absent = none) on the source's channel is for it. */
 bool source_takes_type(const struct source *source, struct str message_type);
+/* Whether there is a message type that both take. */
+bool source_types_overlap(const struct source *a, const struct source *b);
 /* Whether a value has the declared type; nil has every type. */
 bool variable_accepts(const struct variable *variable, const msgpack_object *value);
 

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Shared by the two halves of the BPMN reader: bpmn_read.c (the notation) and bpmn_q.c (the q: namespace). Private to model.
+ *
+ * Life cycle: one reader per file, on the stack of bpmn_read. Threads: one.
+ */
+#ifndef SUTRA_MODEL_BPMN_H
+#define SUTRA_MODEL_BPMN_H
+
+#include "model/build.h"
+#include "model/element.h"
+
+struct bpmn_reader {
+	struct build *build;
+	const char *file;
+	struct process *process; /* the one being read */
+	struct map ids;		 /* of processes, nodes and flows of the file, to their struct element */
+	unsigned refused;	 /* elements of this process that are not supported */
+	struct str at;		 /* id of the element that findings name */
+};
+
+/* A finding at a line of the reader's file, about the element `reader->at`. */
+void bpmn_finding(struct bpmn_reader *reader, int line, enum code code, const char *fmt, ...)
+	PRINTF_LIKE(4, 5);
+#define bpmn_invalid(reader, line, ...) \
+	bpmn_finding(reader, line, CODE_CONFIG_BPMN_INVALID, __VA_ARGS__)
+#define bpmn_unsupported(reader, line, ...) \
+	bpmn_finding(reader, line, CODE_CONFIG_BPMN_UNSUPPORTED_ELEMENT, __VA_ARGS__)
+#define bpmn_warning(reader, line, ...) \
+	bpmn_finding(reader, line, CODE_CONFIG_BPMN_SUSPICIOUS, __VA_ARGS__)
+
+/* The q: rules of a flow node, or of the process; reports what does not belong there. */
+void bpmn_read_node_rules(struct bpmn_reader *reader, struct node *node, struct element *el,
+			  bool has_message);
+void bpmn_read_process_rules(struct bpmn_reader *reader, struct element *el);
+/* Reports an element that is not supported, and marks it. `where` may be NULL. */
+void bpmn_refuse(struct bpmn_reader *reader, struct element *el, const struct element *where);
+/* An expression in an attribute or, for scripts and conditions, in the text of an element. */
+const struct expression *bpmn_expression(struct bpmn_reader *reader, enum expression_kind kind,
+					 struct str source, int line);
+/* Reports every q: element and attribute inside `el` that nobody has read. */
+void bpmn_sweep(struct bpmn_reader *reader, struct element *el);
+
+#endif

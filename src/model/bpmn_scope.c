@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Every expression of a process against the names it may use.
+ *
+ * Two scopes. What is evaluated over an arriving message alone, before any instance is known (aliases, dedupKey, validate),
+ * sees the source and what comes with the message. Everything else runs inside an instance and sees its variables too,
+ * and the sources, each from its arrival to the token's next wait.
+ */
+#include "model/build.h"
+
+#define FINDINGS_PER_EXPRESSION 8
+
+/* Names that every expression may use beside the library. */
+static const struct str everywhere[] = {
+	{"header", 6}, {"event", 5}, {"process", 7}, {"tenant", 6}, {"null", 4}, {"instance", 8},
+};
+#define INSTANCE_NAMES ARRAY_LEN(everywhere)
+#define MESSAGE_NAMES (ARRAY_LEN(everywhere) - 1) /* there is no instance yet */
+
+struct scope {
+	struct build *build;
+	const struct process *process;
+	struct str *names; /* of the instance scope */
+	size_t name_count;
+};
+
+static bool is_blank(struct str s)
+{
+	for (size_t i = 0; i < s.len; i++)
+		if (!memchr(" \t\r\n", s.ptr[i], 4))
+			return false;
+	return true;
+}
+
+static void check_one(const struct scope *scope, struct str element, const char *what,
+		      const struct expression *expr, const struct str *names, size_t name_count)
+{
+	struct expression_finding findings[FINDINGS_PER_EXPRESSION];
+	const struct process *process = scope->process;
+	size_t count;
+
+	if (!expr || is_blank(expr->source))
+		return; /* absent, or reported as empty */
+	count = expression_check(expr, names, name_count, process->variable_names,
+				 process->variable_count, findings, ARRAY_LEN(findings));
+	for (size_t i = 0; i < count && i < ARRAY_LEN(findings); i++)
+		finding_add(scope->build->findings, expr->file, expr->line + findings[i].line - 1,
+			    element, CODE_CONFIG_EXPRESSION_INVALID, "%s, column %d: %s", what,
+			    findings[i].column, findings[i].text);
+}
+
+static void check_inside(const struct scope *scope, struct str element, const char *what,
+			 const struct expression *expr)
+{
+	check_one(scope, element, what, expr, scope->names, scope->name_count);
+}
+
+static void check_message(const struct scope *scope, const struct node *node, const char *what,
+			  const struct expression *expr)
+{
+	struct str names[MESSAGE_NAMES + 1];
+
+	if (!node->source)
+		return; /* reported; there is nothing to see */
+	memcpy(names, everywhere, sizeof(names[0]) * MESSAGE_NAMES);
+	names[MESSAGE_NAMES] = node->source->name;
+	check_one(scope, node->id, what, expr, names, ARRAY_LEN(names));
+}
+
+static void check_node(const struct scope *scope, const struct node *node)
+{
+	const struct source *source = node->source;
+
+	for (uint32_t i = 0; source && i < source->validate_count; i++)
+		check_message(scope, node, "q:validate expression", source->validates[i].expression);
+	if (source)
+		check_message(scope, node, "q:source dedupKey", source->dedup_key);
+	for (uint32_t i = 0; i < node->alias_count; i++) {
+		check_message(scope, node, "q:alias expression", node->aliases[i].expression);
+		check_inside(scope, node->id, "q:alias value", node->aliases[i].value);
+	}
+	if (node->send)
+		check_inside(scope, node->id, "q:send body", node->send->body);
+	if (node->reply)
+		check_inside(scope, node->id, "q:reply body", node->reply->body);
+	for (uint32_t i = 0; i < node->header_count; i++)
+		check_inside(scope, node->id, "q:header value", node->headers[i].value);
+	check_inside(scope, node->id, "script", node->script);
+}
+
+static void scope_init(struct scope *scope, struct build *build, const struct process *process)
+{
+	struct map seen;
+
+	*scope = (struct scope){.build = build, .process = process};
+	scope->names = arena_alloc(build->arena, sizeof(scope->names[0]) *
+							 (INSTANCE_NAMES + process->variable_count +
+							  process->node_count));
+	memcpy(scope->names, everywhere, sizeof(everywhere));
+	scope->name_count = INSTANCE_NAMES;
+	for (uint32_t i = 0; i < process->variable_count; i++)
+		if (process->variables[i].name.ptr)
+			scope->names[scope->name_count++] = process->variables[i].name;
+	map_init(&seen);
+	for (uint32_t i = 0; i < process->node_count; i++) {
+		const struct source *source = process->nodes[i]->source;
+
+		if (!source || map_get(&seen, source->name))
+			continue;
+		map_put(&seen, source->name, (void *)source);
+		scope->names[scope->name_count++] = source->name;
+	}
+	map_done(&seen);
+}
+
+void bpmn_check_expressions(struct build *build, const struct process *process)
+{
+	struct scope scope;
+
+	scope_init(&scope, build, process);
+	for (uint32_t i = 0; i < process->variable_count; i++)
+		check_inside(&scope, process->id, "q:variable source", process->variables[i].source);
+	for (uint32_t i = 0; i < process->node_count; i++)
+		check_node(&scope, process->nodes[i]);
+	for (uint32_t i = 0; i < process->flow_count; i++)
+		check_inside(&scope, process->flows[i]->id, "condition",
+			     process->flows[i]->condition);
+}
+
+bool bpmn_check_key(struct build *build, const struct process *process, const struct channel *channel)
+{
+	struct expression_finding found;
+	struct scope scope;
+
+	if (is_blank(channel->key->source))
+		return true;
+	scope_init(&scope, build, process);
+	if (expression_check(channel->key, scope.names, scope.name_count, NULL, 0, &found, 1) == 0)
+		return true;
+	finding_add(build->findings, channel->file, channel->key->line + found.line - 1,
+		    channel->name, CODE_CONFIG_EXPRESSION_INVALID,
+		    "key, column %d, when sent by process \"%.*s\": %s", found.column,
+		    STR_ARG(process->id), found.text);
+	return false;
+}
