@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The admin listener: health, metrics, and the lists and single views of an operator. HTTP for people and probes, never a
+ * data path.
+ *
+ * Life cycle: admin_start (binds; the port is known when it returns), admin_stop. Threads: main; requests run on threads
+ * of the HTTP library's or a loop of its own, and only read what admin_sources lends.
+ */
+#ifndef SUTRA_ADMIN_ADMIN_H
+#define SUTRA_ADMIN_ADMIN_H
+
+#include "flow/lane_set.h"
+#include "outbox/outbox.h"
+#include "roles/activation.h"
+#include "roles/roles.h"
+#include "store/store.h"
+
+struct admin;
+
+/* What /sutra/health/ready and /metrics say of one consumed channel; read by a callback so that admin need not know intakes. */
+struct admin_channel {
+	struct str tenant, channel, transport, bind;
+	const char *state;  /* consumer_state_name */
+	char detail[120];
+	bool consuming;
+	uint64_t received, committed, duplicate, refused, rejected, unmatched, unavailable, dropped;
+	uint64_t held, unsettled;
+	double oldest_held_seconds;
+	int64_t lag; /* -1 = unknown */
+};
+
+struct admin_sources {
+	struct store *store;
+	struct lane_set *lanes;
+	struct outbox *outbox;
+	struct roles *roles;		/* may be NULL */
+	const struct activation *activation; /* may be NULL */
+	struct view *view;
+	const char *boot_id;
+	const char *version;
+	int64_t started_us;
+	bool memory_store;
+	/* @thread any */
+	uint32_t (*channel_count)(void *user);
+	void (*channel_read)(void *user, uint32_t index, struct admin_channel *out);
+	void *user;
+};
+
+struct admin_settings {
+	const char *listen; /* "127.0.0.1:8080"; port 0 = any */
+	const char *key;    /* the resolved admin key; NULL = unconfigured: /admin is 503 */
+	const char *header; /* X-Api-Key */
+	bool no_auth;	    /* admin.dev-no-auth */
+};
+
+/* RESULT_FATAL: the address cannot be bound. `port` gets the bound one. */
+enum result admin_start(struct runtime *runtime, const struct admin_settings *settings, const struct admin_sources *sources,
+			struct admin **out, uint16_t *port, struct error *err) MUST_CHECK;
+void admin_stop(struct admin **admin);
+
+#endif

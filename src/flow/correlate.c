@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Stage correlate. A message is for whoever subscribes to its channel and type: first the waits of parked instances, found
+ * by a business key, then a start event.
+ *
+ * Event ids are taken by the rules of all live deployments, not only of the one that will have the effect: a redelivery
+ * after a hot deploy with another dedupKey must still meet the inbox row of its first delivery (G5).
+ *
+ * Everything here is evaluated over the message alone, so an error in it is the message's (it is rejected), and it gives
+ * the same answer on every replica.
+ */
+#include "flow/correlate.h"
+
+static bool subscription_takes(const struct subscription *subscription, const struct event *event)
+{
+	return source_takes_type(subscription->node->source, event->type);
+}
+
+static struct step_env env_for(const struct step_env *env, const struct deployment *deployment)
+{
+	struct step_env own = *env;
+
+	own.deployment = deployment;
+	return own;
+}
+
+static void add_event_id(struct correlation *c, struct str tenant, const struct event *event, struct str id)
+{
+	if (!id.len)
+		return;
+	for (uint32_t i = 0; i < c->inbox_key_count; i++)
+		if (str_equal(c->event_ids[i], id))
+			return;
+	c->event_ids[c->inbox_key_count] = id;
+	c->inbox_keys[c->inbox_key_count++] = store_inbox_key(tenant, event->channel, id);
+}
+
+/* What one subscription contributes: its validation, its event id, its keys (waits only). */
+static enum result add_subscription(struct correlation *c, const struct step_env *env, struct str tenant,
+				    const struct subscription *sub, bool is_wait, const struct event *event,
+				    struct error *err)
+{
+	struct step_env own = env_for(env, sub->deployment);
+	struct instance_wait_key *keys;
+	struct correlation_key *grown;
+	enum result result;
+	uint32_t count;
+	struct str id;
+
+	result = engine_validate(&own, tenant, sub->node, event, err);
+	if (result != RESULT_OK)
+		return result;
+	result = engine_dedup_key(&own, tenant, sub->node, event, &id, err);
+	if (result != RESULT_OK)
+		return result;
+	add_event_id(c, tenant, event, id.len ? id : event->id);
+	if (!is_wait)
+		return RESULT_OK;
+	c->has_waits = true;
+	result = engine_correlate(&own, tenant, sub->node, event, &keys, &count, err);
+	if (result != RESULT_OK || !count)
+		return result;
+	grown = arena_alloc(env->arena, (c->key_count + count) * sizeof(*grown));
+	if (c->key_count)
+		memcpy(grown, c->keys, c->key_count * sizeof(*grown));
+	c->keys = grown;
+	for (uint32_t i = 0; i < count; i++)
+		c->keys[c->key_count++] = (struct correlation_key){
+			store_wait_key(tenant, event->channel, keys[i].name, keys[i].value), sub};
+	return RESULT_OK;
+}
+
+static enum result add_all(struct correlation *c, const struct step_env *env, struct str tenant,
+			   const struct subscription *subs, uint32_t count, bool is_wait,
+			   const struct event *event, struct error *err)
+{
+	for (uint32_t i = 0; i < count; i++) {
+		enum result result;
+
+		if (!subscription_takes(&subs[i], event))
+			continue;
+		result = add_subscription(c, env, tenant, &subs[i], is_wait, event, err);
+		if (result != RESULT_OK)
+			return result;
+	}
+	return RESULT_OK;
+}
+
+static const struct subscription *first_taker(const struct subscription *subs, uint32_t count,
+					      const struct event *event)
+{
+	for (uint32_t i = 0; i < count; i++)
+		if (subscription_takes(&subs[i], event))
+			return &subs[i];
+	return NULL;
+}
+
+enum result correlate_message(const struct step_env *env, struct str tenant, const struct route *route,
+			      const struct event *event, struct correlation **out, struct error *err)
+{
+	uint32_t most = route->start_count + route->draining_start_count + route->wait_count + 1;
+	struct correlation *c = arena_zalloc(env->arena, sizeof(*c));
+	enum result result;
+
+	c->event_ids = arena_alloc(env->arena, most * sizeof(*c->event_ids));
+	c->inbox_keys = arena_alloc(env->arena, most * sizeof(*c->inbox_keys));
+	result = add_all(c, env, tenant, route->waits, route->wait_count, true, event, err);
+	if (result == RESULT_OK)
+		result = add_all(c, env, tenant, route->starts, route->start_count, false, event, err);
+	if (result == RESULT_OK)
+		result = add_all(c, env, tenant, route->draining_starts, route->draining_start_count, false,
+				 event, err);
+	if (result != RESULT_OK)
+		return result;
+	c->start = first_taker(route->starts, route->start_count, event);
+	c->draining_start =
+		!c->start && first_taker(route->draining_starts, route->draining_start_count, event);
+	if (!c->start && !c->has_waits)
+		return c->draining_start
+			       ? error_set(err, RESULT_REJECT, CODE_INBOUND_NO_ACTIVE_DEPLOYMENT,
+					   "only a draining deployment starts on this message")
+			       : error_set(err, RESULT_REJECT, CODE_INBOUND_NO_START_EVENT_FOR_MESSAGE_TYPE,
+					   "nobody subscribes to message type '%.*s' on channel '%.*s'",
+					   STR_ARG(event->type), STR_ARG(event->channel));
+	c->wait_keys = arena_alloc(env->arena, (c->key_count + 1) * sizeof(*c->wait_keys));
+	for (uint32_t i = 0; i < c->key_count; i++)
+		c->wait_keys[i] = c->keys[i].key;
+	*out = c;
+	return RESULT_OK;
+}
+
+/*
+ * A key says channel, alias name and value; two nodes may share it while they take different message types. So a row counts
+ * only for the subscription that asked under its key and is its own node and deployment.
+ */
+static bool wait_is_asked_for(const struct correlation *c, const struct store_resolve *resolve,
+			      const struct store_wait *wait)
+{
+	struct id key = resolve->wait_keys[wait->key];
+
+	for (uint32_t i = 0; i < c->key_count; i++)
+		if (id_equal(c->keys[i].key, key) && str_equal(c->keys[i].wait->node->id, wait->node) &&
+		    str_equal(c->keys[i].wait->deployment->id, wait->deployment))
+			return true;
+	return false;
+}
+
+const struct store_wait *correlate_choose(const struct correlation *correlation, const struct store_resolve *resolve)
+{
+	const struct store_wait *best = NULL;
+
+	for (uint32_t i = 0; i < resolve->wait_count; i++) {
+		const struct store_wait *wait = &resolve->waits[i];
+
+		if (!wait_is_asked_for(correlation, resolve, wait))
+			continue;
+		if (!best || wait->created_us < best->created_us ||
+		    (wait->created_us == best->created_us && id_compare(wait->instance, best->instance) < 0))
+			best = wait;
+	}
+	return best;
+}

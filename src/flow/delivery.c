@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Stage delivery: what stands behind a consumer. Runs on the consumer's loop.
+ *
+ * Order (G8) is kept here and only here: messages with one order key form a chain, and only the head of a chain is ever on a
+ * lane or held. Everything else of the key waits behind it, so a refused message keeps its place; other keys go on.
+ *
+ * Settle once (G2): a delivery leaves the window by delivery_settle and by nothing else. It is acknowledged only when a lane
+ * has answered that its effect, or its dead letter, is committed (G1).
+ *
+ * A lease that is revoked (a partition that goes to another replica) takes its idle deliveries with it at once; one that a
+ * lane has in work is let finish: if it commits, the next owner's redelivery meets the inbox row (G5).
+ */
+#include "flow/delivery.h"
+
+#include "base/alloc.h"
+#include "base/fault.h"
+
+#define stat_add(field, n) __atomic_add_fetch(&(field), (n), __ATOMIC_RELAXED)
+
+/* --- chains --- */
+
+static void chain_join(struct intake *intake, struct delivery *dlv)
+{
+	struct str key = dlv->message->order_key;
+
+	if (!key.ptr)
+		return;
+	dlv->chain = map_get(&intake->chains, key);
+	if (!dlv->chain) {
+		dlv->chain = mem_zalloc(sizeof(*dlv->chain));
+		list_init(&dlv->chain->deliveries);
+		map_put(&intake->chains, key, dlv->chain);
+	}
+	list_push(&dlv->chain->deliveries, &dlv->chain_link);
+}
+
+static bool chain_is_head(const struct delivery *dlv)
+{
+	return !dlv->chain || dlv->chain->deliveries.next == &dlv->chain_link;
+}
+
+/* Takes the delivery out; returns the new head if it was the head, else NULL. */
+static struct delivery *chain_leave(struct delivery *dlv)
+{
+	struct chain *chain = dlv->chain;
+	bool was_head = chain_is_head(dlv);
+
+	if (!chain)
+		return NULL;
+	list_remove(&dlv->chain_link);
+	dlv->chain = NULL;
+	if (list_is_empty(&chain->deliveries)) {
+		map_remove(&dlv->intake->chains, dlv->message->order_key);
+		free(chain);
+		return NULL;
+	}
+	return was_head ? list_first(&chain->deliveries, struct delivery, chain_link) : NULL;
+}
+
+/* --- to a lane and back --- */
+
+static void delivery_answered(struct task *post)
+{
+	settle_answered(container_of(post, struct delivery, request.post));
+}
+
+static void delivery_room(struct task *post)
+{
+	struct delivery *dlv = container_of(post, struct delivery, waiter.post);
+
+	if (dlv->revoked) {
+		delivery_settle(dlv, SETTLE_BACK);
+		return;
+	}
+	delivery_dispatch(dlv);
+}
+
+static uint32_t delivery_lane(struct delivery *dlv)
+{
+	struct intake *intake = dlv->intake;
+
+	if (dlv->request.is_resolved)
+		return dlv->request.target_lane;
+	if (dlv->message->order_key.ptr)
+		return lane_set_lane_of_key(intake->lanes, dlv->message->order_key);
+	return intake->next_lane++ % intake->lanes->settings.lanes;
+}
+
+void delivery_dispatch(struct delivery *dlv)
+{
+	struct lane_request *request = &dlv->request;
+	uint32_t lane = delivery_lane(dlv);
+
+	request->submitted_us = loop_now_us(dlv->intake->loop);
+	dlv->state = DELIVERY_ON_LANE;
+	if (lane_set_submit(dlv->intake->lanes, lane, request))
+		return;
+	dlv->state = DELIVERY_WAITING;
+	dlv->waiter = (struct lane_waiter){.room = delivery_room, .reply_to = dlv->intake->loop};
+	lane_set_wait_room(dlv->intake->lanes, lane, &dlv->waiter);
+}
+
+/* --- birth and death --- */
+
+static struct delivery *delivery_new(struct intake *intake, struct message *message)
+{
+	struct delivery *dlv = mem_zalloc(sizeof(*dlv));
+
+	dlv->intake = intake;
+	dlv->message = message;
+	dlv->state = DELIVERY_CHAINED;
+	dlv->request.message = message;
+	dlv->request.tenant = str_of(intake->settings.tenant);
+	dlv->request.channel = str_of(intake->settings.channel);
+	dlv->request.reply_to = intake->loop;
+	dlv->request.answered = delivery_answered;
+	arena_init(&dlv->request.resolved);
+	list_push(&intake->window, &dlv->window_link);
+	stat_add(intake->stats.received, 1);
+	stat_add(intake->stats.unsettled, 1);
+	return dlv;
+}
+
+void delivery_settle(struct delivery *dlv, enum settle how)
+{
+	struct intake *intake = dlv->intake;
+	struct message *message = dlv->message;
+	struct delivery *next;
+
+	assert(dlv->state != DELIVERY_SETTLED);
+	if (dlv->state == DELIVERY_HELD)
+		settle_unhold(dlv);
+	dlv->state = DELIVERY_SETTLED;
+	next = chain_leave(dlv);
+	list_remove(&dlv->window_link);
+	stat_add(intake->stats.unsettled, (uint64_t)-1);
+	arena_done(&dlv->request.resolved);
+	free(dlv->interests);
+	free(dlv);
+	fault(FAULT_settle_before);
+	intake->consumer->ops->settle(intake->consumer, message, how);
+	if (next && next->state == DELIVERY_CHAINED)
+		delivery_dispatch(next);
+}
+
+/* --- the sink --- */
+
+static void intake_deliver(struct consumer_sink *sink, struct message *message)
+{
+	struct intake *intake = container_of(sink, struct intake, sink);
+	struct delivery *dlv = delivery_new(intake, message);
+
+	chain_join(intake, dlv);
+	if (chain_is_head(dlv))
+		delivery_dispatch(dlv);
+}
+
+static bool delivery_is_with_lane(const struct delivery *dlv)
+{
+	return dlv->state == DELIVERY_ON_LANE || dlv->state == DELIVERY_WAITING;
+}
+
+/*
+ * Two passes: first all of the lease are marked, so that settling one head does not send the next of its chain to a lane;
+ * then the idle ones go back, last first, which keeps heads in place until nothing of theirs is left behind them.
+ */
+static void intake_revoke(struct consumer_sink *sink, void *lease)
+{
+	struct intake *intake = container_of(sink, struct intake, sink);
+
+	list_for_each(&intake->window, pos, tmp) {
+		struct delivery *dlv = list_entry(pos, struct delivery, window_link);
+
+		if (!lease || dlv->message->lease == lease)
+			dlv->revoked = true;
+	}
+	for (struct list *pos = intake->window.prev, *prev = pos->prev; pos != &intake->window;
+	     pos = prev, prev = pos->prev) {
+		struct delivery *dlv = list_entry(pos, struct delivery, window_link);
+
+		if (dlv->revoked && !delivery_is_with_lane(dlv))
+			delivery_settle(dlv, SETTLE_BACK);
+	}
+}
+
+static void intake_state(struct consumer_sink *sink, enum consumer_state state, const char *detail)
+{
+	struct intake *intake = container_of(sink, struct intake, sink);
+
+	__atomic_store_n(&intake->stats.state, (int)state, __ATOMIC_RELAXED);
+	snprintf(intake->stats.detail, sizeof(intake->stats.detail), "%s", detail ? detail : "");
+}
+
+static void intake_stopped(struct consumer_sink *sink)
+{
+	struct intake *intake = container_of(sink, struct intake, sink);
+
+	assert(list_is_empty(&intake->window));
+	if (intake->stopped)
+		intake->stopped(intake);
+}
+
+static void intake_woken(struct wake_target *target, struct id key)
+{
+	settle_woken(container_of(target, struct intake, wake_target), key);
+}
+
+struct intake *intake_new(struct lane_set *lanes, struct wake *wake, const struct intake_settings *settings)
+{
+	struct intake *intake = mem_zalloc(sizeof(*intake));
+
+	intake->sink = (struct consumer_sink){intake_deliver, intake_revoke, intake_state, intake_stopped};
+	intake->settings = *settings;
+	intake->settings.tenant = mem_strdup(settings->tenant);
+	intake->settings.channel = mem_strdup(settings->channel);
+	intake->lanes = lanes;
+	intake->wake = wake;
+	intake->wake_target.woken = intake_woken;
+	list_init(&intake->window);
+	map_init(&intake->chains);
+	map_init(&intake->interests);
+	return intake;
+}
+
+struct consumer_sink *intake_sink(struct intake *intake)
+{
+	return &intake->sink;
+}
+
+void intake_start(struct intake *intake, struct consumer *consumer)
+{
+	intake->consumer = consumer;
+	intake->loop = consumer->loop;
+	intake->wake_target.loop = consumer->loop;
+	consumer->ops->start(consumer);
+}
+
+void intake_stop(struct intake *intake)
+{
+	if (intake->stopping)
+		return;
+	intake->stopping = true;
+	intake->consumer->ops->stop(intake->consumer);
+}
+
+void intake_free(struct intake **intake)
+{
+	struct intake *in = *intake;
+
+	if (!in)
+		return;
+	if (in->consumer)
+		in->consumer->ops->free(in->consumer);
+	map_done(&in->chains);
+	for (struct map_entry *e = map_first(&in->interests); e; e = map_next(&in->interests, e))
+		free(e->value);
+	map_done(&in->interests);
+	free((char *)in->settings.tenant);
+	free((char *)in->settings.channel);
+	free(in);
+	*intake = NULL;
+}

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Lanes: serial executors of the work for instances. A lane takes one request at a time, awaits its turn to the end,
+ * answers, then takes the next. It is a small state machine on an executor's loop, not a thread.
+ *
+ * Life cycle: lanes are made and ended by the lane set. A request belongs to its sender; it is lent to the lane from
+ * lane_set_submit until its answer is posted.
+ * Threads: lane_* on the executor's loop; submitting is lane_set's, from any.
+ */
+#ifndef SUTRA_FLOW_LANE_H
+#define SUTRA_FLOW_LANE_H
+
+#include "base/error.h"
+#include "base/id.h"
+#include "base/list.h"
+#include "base/loop.h"
+#include "engine/step.h"
+#include "flow/decode.h"
+#include "flow/turn.h"
+#include "model/deployment.h"
+#include "transports/transport.h"
+
+struct executor_thread;
+struct lane_set;
+
+/* What became of a request. */
+enum lane_answer {
+	ANSWER_COMMITTED,   /* the effect is committed */
+	ANSWER_DUPLICATE,   /* the event had its effect before */
+	ANSWER_REJECTED,    /* its dead letter is committed */
+	ANSWER_DROPPED,	    /* unmatched on a channel that says `then = "drop"` */
+	ANSWER_HANDOFF,	    /* resolved; the instance lives on lane `target_lane`: submit it there */
+	ANSWER_REFUSED,	    /* the claim is held, nothing was written: hold */
+	ANSWER_UNMATCHED,   /* no live wait: hold, resolve again */
+	ANSWER_AGAIN,	    /* the wait was gone at the owner lane: resolve again, keeping its place */
+	ANSWER_UNAVAILABLE, /* engine or database: hold, nothing was written */
+};
+const char *lane_answer_name(enum lane_answer answer);
+
+/* Where a relay goes: found by the arrival lane, carried to the owner lane. In the request's `resolved` arena. */
+struct relay_target {
+	struct id instance;
+	uint32_t token;
+	struct str node;
+	struct str deployment;
+};
+
+/* One piece of work: a delivery. (Timers and admin calls join as further kinds.) */
+struct lane_request {
+	struct task post; /* to the lane; back to `reply_to` with `answered` */
+	void (*answered)(struct task *post);
+	struct loop *reply_to;
+	struct lane *lane;
+	struct list link; /* in the lane's queue */
+
+	struct message *message; /* lent */
+	struct str tenant;
+	struct str channel;
+	struct decoded *decoded;  /* made by the first arrival lane, in the message's arena; NULL before */
+	bool unmatched_is_final;  /* the hold has ended: dead-letter or drop instead of UNMATCHED */
+	bool is_resolved;	  /* handoff: `target` is set */
+	struct relay_target target;
+	struct id *inbox_keys; /* of its event id under every live rule; what the commit inserts */
+	uint32_t inbox_key_count;
+	struct arena resolved; /* of the last resolve: target, inbox and interest keys */
+	int64_t submitted_us;
+
+	/* The answer. */
+	enum lane_answer answer;
+	uint32_t target_lane;
+	struct error error;
+	struct id *interest; /* instance id, or candidate wait keys: what a wake-up may come for */
+	uint32_t interest_count;
+	struct id instance; /* none = all zero */
+};
+
+/* Counters; written on the executor's loop, read anywhere with atomic loads. */
+struct lane_stats {
+	uint64_t dispatches, parks, resumes, handoffs, bounces, failures;
+	uint64_t queue_depth;
+};
+
+struct lane {
+	uint32_t index;
+	struct lane_set *set;
+	struct executor_thread *executor;
+	char owner[176]; /* <host>-<pid>-<8 hex>-s<lane> */
+	struct list queue;
+	uint32_t queued;   /* atomic: submitted and not yet answered */
+	struct list waiters; /* senders that wait for room */
+	bool dead;	   /* atomic */
+	bool scheduled;	   /* a task to take the next request is posted */
+	struct view *view; /* what this lane resolves by; flips between two requests */
+	struct view *next_view;
+	struct turn turn;
+	struct lane_stats stats;
+	struct task next;
+};
+
+void lane_init(struct lane *lane, struct lane_set *set, struct executor_thread *executor, uint32_t index);
+void lane_done(struct lane *lane);
+/* A request has arrived (its `post` runs this on the lane's executor). */
+void lane_receive(struct task *post);
+/* Somebody waits for room. */
+void lane_wait_room(struct task *post);
+/* Resolve by this view from the next request on; takes a reference. */
+void lane_flip(struct lane *lane, struct view *view);
+/* Called by the turn when its request is answered: posts the answer, takes the next. */
+void lane_turn_done(struct lane *lane);
+
+#endif

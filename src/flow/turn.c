@@ -1,0 +1,577 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The spine. Read it top to bottom: it is the path of one request, in the order of turn_state; the drawing is in turn.h.
+ *
+ * What must hold here: the claim is taken before anything is rehydrated, the commit comes before the answer and before the
+ * lane's next request (G1, G3), every request is answered exactly once (G2), and every way out of a claim that is not its
+ * commit releases it. An error inside a turn is the turn's: it is answered, the lane goes on.
+ *
+ * The order of a relay, and what a crash after each number leaves behind:
+ *   1 resolve   nothing: it only reads;
+ *   2 claim     a claim by a dead owner: free after instance.claim-timeout, at once for the same owner;
+ *   3 step      as 2: a step is pure;
+ *   4 commit    everything or nothing; the message is still the broker's and comes again, and meets its inbox row (G5);
+ *   5 publish   outbox rows stamped by a dead owner: any replica sends them after outbox.claim-timeout (G6);
+ *   6 answer    as 4.
+ * Not one SQL, parse or broker call stands in this file.
+ */
+#include "flow/turn.h"
+
+#include "base/log.h"
+#include "flow/commit.h"
+#include "flow/correlate.h"
+#include "flow/lane_set.h"
+
+static const char *const turn_state_names[TURN_STATE_COUNT] = {
+	[TURN_IDLE] = "idle",	[TURN_DECODE] = "decode", [TURN_RESOLVE] = "correlate", [TURN_CLAIM] = "claim",
+	[TURN_STEP] = "step",	[TURN_COMMIT] = "commit", [TURN_RELEASE] = "release",	[TURN_ANSWERED] = "settle",
+};
+
+const char *turn_state_name(enum turn_state state)
+{
+	return turn_state_names[state];
+}
+
+static void turn_decode(struct turn *turn);
+static void turn_resolve(struct turn *turn);
+static void turn_claim(struct turn *turn);
+static void turn_step(struct turn *turn);
+static void turn_commit(struct turn *turn);
+static void turn_release(struct turn *turn);
+static void turn_answered(struct turn *turn);
+
+/* The one place that moves a turn from state to state, and the function that makes each state. */
+static void turn_enter(struct turn *turn, enum turn_state state)
+{
+	static void (*const states[TURN_STATE_COUNT])(struct turn *) = {
+		[TURN_DECODE] = turn_decode, [TURN_RESOLVE] = turn_resolve, [TURN_CLAIM] = turn_claim,
+		[TURN_STEP] = turn_step,     [TURN_COMMIT] = turn_commit,   [TURN_RELEASE] = turn_release,
+		[TURN_ANSWERED] = turn_answered,
+	};
+
+	turn->state = state;
+	states[state](turn);
+}
+
+static struct log_about turn_about(const struct turn *turn, enum code code, char text[static ID_TEXT_SIZE])
+{
+	const struct lane_request *request = turn->request;
+
+	return (struct log_about){
+		.stage = turn_state_name(turn->state),
+		.delivery = request->message->source,
+		.tenant = request->tenant,
+		.channel = request->channel,
+		.instance = id_is_none(turn->id) ? STR_NONE : str_of(id_format(turn->id, text)),
+		.lane = (int)turn->lane->index + 1,
+		.code = code,
+	};
+}
+
+static struct step_env turn_env(struct turn *turn, const struct deployment *deployment)
+{
+	const struct lane_set_settings *settings = &turn->lane->set->settings;
+
+	return (struct step_env){
+		.arena = &turn->arena,
+		.expressions = turn->lane->executor->expressions,
+		.deployment = deployment,
+		.now_us = turn->now_us,
+		.max_nodes = settings->max_step_nodes,
+		.max_variables_bytes = settings->max_variables_bytes,
+	};
+}
+
+/* --- endings --- */
+
+static void turn_answer(struct turn *turn, enum lane_answer answer)
+{
+	turn->request->answer = answer;
+	turn_enter(turn, TURN_ANSWERED);
+}
+
+static void turn_answer_error(struct turn *turn, enum lane_answer answer, enum code code, const char *text)
+{
+	error_set(&turn->request->error, RESULT_AGAIN, code, "%s", text);
+	turn_answer(turn, answer);
+}
+
+/* The message can never succeed: its dead letter is committed, then it is done (G9). */
+static void turn_reject(struct turn *turn, const struct error *why)
+{
+	char id[ID_TEXT_SIZE];
+	struct log_about about = turn_about(turn, why->code, id);
+
+	log_warning(&about, "message rejected: %s", why->text);
+	turn->rejecting = true;
+	turn->request->error = *why;
+	commit_build_dead_letter(turn, why);
+	turn_enter(turn, TURN_COMMIT);
+}
+
+/* Every way out of a held claim but its commit. */
+static void turn_give_up_claim(struct turn *turn, enum lane_answer answer, enum code code, const char *text)
+{
+	turn->after = TURN_AFTER_ANSWER;
+	turn->request->answer = answer;
+	error_set(&turn->request->error, RESULT_AGAIN, code, "%s", text);
+	turn_enter(turn, TURN_RELEASE);
+}
+
+/* What a later wake-up may come for: kept with the request, since the turn's arena ends. */
+static void turn_interest(struct turn *turn, const struct id *keys, uint32_t count)
+{
+	struct lane_request *request = turn->request;
+
+	request->interest = arena_memdup(&request->resolved, keys, count * sizeof(*keys));
+	request->interest_count = count;
+}
+
+/* --- 0 decode, correlate --- */
+
+static void turn_decode(struct turn *turn)
+{
+	struct lane_request *request = turn->request;
+	struct error err = ERROR_INIT;
+	struct step_env env;
+
+	turn->route = view_route(turn->lane->view, request->tenant, request->channel);
+	if (!turn->route) {
+		turn_answer_error(turn, ANSWER_UNAVAILABLE, CODE_DISPATCH_UNAVAILABLE,
+				  "no deployment of this replica declares the channel");
+		return;
+	}
+	if (request->is_resolved) {
+		turn_enter(turn, TURN_CLAIM);
+		return;
+	}
+	if (!request->decoded && decode_message(request->message, turn->route, &turn->lane->set->settings.decode,
+						&request->decoded, &err) != RESULT_OK) {
+		turn_reject(turn, &err);
+		return;
+	}
+	env = turn_env(turn, turn->route->deployment);
+	if (correlate_message(&env, request->tenant, turn->route, &request->decoded->event, &turn->correlation,
+			      &err) != RESULT_OK) {
+		turn_reject(turn, &err);
+		return;
+	}
+	request->inbox_key_count = turn->correlation->inbox_key_count;
+	request->inbox_keys = arena_memdup(&request->resolved, turn->correlation->inbox_keys,
+					   request->inbox_key_count * sizeof(struct id));
+	turn_enter(turn, TURN_RESOLVE);
+}
+
+/* --- 1 resolve --- */
+
+static void turn_spawn(struct turn *turn)
+{
+	turn->start = turn->correlation->start->node;
+	turn->member = view_deployment(turn->lane->view, turn->correlation->start->deployment->id);
+	turn->id = id_new(turn->lane->executor->loop);
+	turn_enter(turn, TURN_STEP);
+}
+
+static void turn_unmatched(struct turn *turn)
+{
+	const struct correlation *c = turn->correlation;
+	struct error err = ERROR_INIT;
+
+	if (!turn->request->unmatched_is_final && c->key_count) {
+		turn_interest(turn, c->wait_keys, c->key_count);
+		turn_answer_error(turn, ANSWER_UNMATCHED, CODE_RUNTIME_CORRELATION_NOT_FOUND,
+				  "no live wait matches yet");
+		return;
+	}
+	if (turn->route->channel->unmatched_then == CHANNEL_UNMATCHED_DROP) {
+		turn_answer(turn, ANSWER_DROPPED);
+		return;
+	}
+	error_set(&err, RESULT_REJECT, CODE_RUNTIME_CORRELATION_NOT_FOUND,
+		  c->key_count ? "no live wait matched within the hold"
+			       : "the message has no value that a wait could be found by");
+	turn_reject(turn, &err);
+}
+
+static void turn_relay(struct turn *turn, const struct store_wait *wait)
+{
+	struct lane_request *request = turn->request;
+	uint32_t owner_lane = lane_set_lane_of_instance(turn->lane->set, wait->instance);
+
+	request->target = (struct relay_target){
+		.instance = wait->instance,
+		.token = wait->token,
+		.node = arena_str(&request->resolved, wait->node),
+		.deployment = arena_str(&request->resolved, wait->deployment),
+	};
+	request->is_resolved = true;
+	if (owner_lane != turn->lane->index) {
+		request->target_lane = owner_lane;
+		turn_answer(turn, ANSWER_HANDOFF);
+		return;
+	}
+	turn_enter(turn, TURN_CLAIM);
+}
+
+static void turn_resolved(struct task *done)
+{
+	struct turn *turn = container_of(done, struct turn, ask.resolve.base.done);
+	const struct store_resolve *resolve = &turn->ask.resolve;
+	const struct store_wait *wait;
+
+	if (resolve->base.outcome != STORE_OK) {
+		turn_answer_error(turn, ANSWER_UNAVAILABLE, CODE_DISPATCH_UNAVAILABLE, resolve->base.error.text);
+		return;
+	}
+	if (resolve->duplicate) {
+		turn->request->instance = resolve->duplicate_instance;
+		turn_answer(turn, ANSWER_DUPLICATE);
+		return;
+	}
+	wait = correlate_choose(turn->correlation, resolve);
+	if (wait)
+		turn_relay(turn, wait);
+	else if (turn->correlation->start)
+		turn_spawn(turn);
+	else
+		turn_unmatched(turn);
+}
+
+static void turn_resolve(struct turn *turn)
+{
+	const struct correlation *c = turn->correlation;
+
+	/* A plain spawn asks nothing: the gates of its commit answer. */
+	if (!c->has_waits) {
+		turn_spawn(turn);
+		return;
+	}
+	turn->ask.resolve = (struct store_resolve){
+		.base = {.reply_to = turn->lane->executor->loop, .done.run = turn_resolved, .arena = &turn->arena},
+		.tenant = turn->request->tenant,
+		.inbox_keys = c->inbox_keys,
+		.inbox_key_count = c->inbox_key_count,
+		.wait_keys = c->wait_keys,
+		.wait_key_count = c->key_count,
+	};
+	store_resolve(turn->lane->set->store, &turn->ask.resolve);
+}
+
+/* --- 2 claim --- */
+
+/* Claimed: the pin must be loaded here, the snapshot readable, the instance parked. */
+static void turn_load(struct turn *turn)
+{
+	const struct store_claim claim = turn->ask.claim; /* the union is used again below */
+	struct error err = ERROR_INIT;
+
+	turn->member = view_deployment(turn->lane->view, claim.deployment);
+	if (!turn->member) {
+		turn_interest(turn, &turn->id, 1);
+		turn_give_up_claim(turn, ANSWER_REFUSED, CODE_RUNTIME_PIN_UNKNOWN,
+				   "the instance is pinned to a deployment that is not loaded here");
+		return;
+	}
+	if (claim.status != INSTANCE_SUSPENDED) {
+		turn_give_up_claim(turn, ANSWER_AGAIN, CODE_RUNTIME_CORRELATION_NOT_FOUND,
+				   "the instance does not wait any more");
+		return;
+	}
+	if (snapshot_unpack(&turn->arena, claim.snapshot, claim.instance, turn->request->tenant, claim.version,
+			    &turn->inst, &err) != RESULT_OK) {
+		turn->after = TURN_AFTER_REJECT;
+		turn->error = err;
+		turn_enter(turn, TURN_RELEASE);
+		return;
+	}
+	turn_enter(turn, TURN_STEP);
+}
+
+static void turn_claimed(struct task *done)
+{
+	struct turn *turn = container_of(done, struct turn, ask.claim.base.done);
+
+	switch (turn->ask.claim.base.outcome) {
+	case STORE_OK:
+		turn_load(turn);
+		break;
+	case STORE_REFUSED:
+		turn->lane->stats.bounces++;
+		turn_interest(turn, &turn->id, 1);
+		turn_answer_error(turn, ANSWER_REFUSED, CODE_RUNTIME_CLAIM_HELD, "the claim is held");
+		break;
+	default:
+		turn_answer_error(turn, ANSWER_UNAVAILABLE, CODE_DISPATCH_UNAVAILABLE,
+				  turn->ask.claim.base.error.text);
+		break;
+	}
+}
+
+static void turn_claim(struct turn *turn)
+{
+	turn->id = turn->request->target.instance;
+	turn->ask.claim = (struct store_claim){
+		.base = {.reply_to = turn->lane->executor->loop, .done.run = turn_claimed, .arena = &turn->arena},
+		.tenant = turn->request->tenant,
+		.instance = turn->id,
+		.owner = str_of(turn->lane->owner),
+	};
+	store_claim(turn->lane->set->store, &turn->ask.claim);
+}
+
+/* --- 3 step --- */
+
+/* The step cannot stand: commit the instance as FAILED, its waits resolved, and the message's dead letter. */
+static void turn_fail(struct turn *turn, const struct error *why, const struct node *at)
+{
+	struct step_env env = turn_env(turn, turn->member->deployment);
+	const struct node *nowhere;
+	struct error err = ERROR_INIT;
+
+	outbox_parcel_free(&turn->parcel);
+	engine_fail(&env, turn->inst, turn->id, turn->request->tenant, turn->start, &turn->request->decoded->event,
+		    why, at, &turn->step);
+	turn->failing = true;
+	/* Without sends there is nothing left to code, so this cannot be refused. */
+	if (commit_build_step(turn, &nowhere, &err) != RESULT_OK)
+		assert(!"a failed step has nothing to code");
+	turn_enter(turn, TURN_COMMIT);
+}
+
+static enum result turn_run_engine(struct turn *turn, struct error *err)
+{
+	struct step_env env = turn_env(turn, turn->member->deployment);
+	const struct event *event = &turn->request->decoded->event;
+
+	if (turn->start)
+		return engine_start(&env, turn->id, turn->request->tenant, turn->start, event, &turn->step, err);
+	return engine_resume(&env, turn->inst, turn->request->target.token, event, &turn->step, err);
+}
+
+static void turn_step(struct turn *turn)
+{
+	struct lane_set *set = turn->lane->set;
+	int64_t began_us = loop_now_us(turn->lane->executor->loop);
+	const struct node *at = NULL;
+	struct error err = ERROR_INIT;
+	enum result result = turn_run_engine(turn, &err);
+
+	histogram_add(&set->step_time, loop_now_us(turn->lane->executor->loop) - began_us);
+	if (result == RESULT_AGAIN) {
+		turn_give_up_claim(turn, ANSWER_AGAIN, CODE_RUNTIME_CORRELATION_NOT_FOUND,
+				   "the wait is gone");
+		return;
+	}
+	if (result != RESULT_OK) {
+		turn_reject(turn, &err);
+		return;
+	}
+	turn->failing = turn->step.failed;
+	if (commit_build_step(turn, &at, &err) != RESULT_OK) {
+		turn_fail(turn, &err, at);
+		return;
+	}
+	turn_enter(turn, TURN_COMMIT);
+}
+
+/* --- 4 commit, 5 publish --- */
+
+static void turn_count_commit(struct turn *turn)
+{
+	struct lane_stats *stats = &turn->lane->stats;
+
+	if (turn->inst)
+		stats->resumes++;
+	if (turn->step.inst->status == INSTANCE_SUSPENDED)
+		stats->parks++;
+	if (turn->step.failed)
+		stats->failures++;
+}
+
+static void turn_wake(struct turn *turn)
+{
+	struct wake *wake = turn->lane->set->wake;
+
+	wake_fire(wake, turn->id);
+	for (uint32_t i = 0; i < turn->ask.commit.waits_added_count; i++)
+		wake_fire(wake, turn->ask.commit.waits_added[i].key);
+}
+
+static void turn_committed_ok(struct turn *turn)
+{
+	char id[ID_TEXT_SIZE];
+	struct log_about about;
+
+	if (turn->parcel)
+		outbox_submit(turn->lane->set->outbox, turn->parcel);
+	turn->parcel = NULL;
+	if (turn->rejecting) {
+		turn_answer(turn, ANSWER_REJECTED);
+		return;
+	}
+	turn->request->instance = turn->id;
+	turn_count_commit(turn);
+	turn_wake(turn);
+	if (turn->failing) {
+		about = turn_about(turn, turn->step.failure.code, id);
+		log_error(&about, "instance FAILED at %.*s: %s",
+			  STR_ARG(turn->step.failure_node ? turn->step.failure_node->id : STR("?")),
+			  turn->step.failure.text);
+	}
+	turn_answer(turn, ANSWER_COMMITTED);
+}
+
+/* A late gate: an alias or wait that must be unique is taken. A spawn is rejected, a later step fails. */
+static void turn_conflict(struct turn *turn, enum code code, const char *text)
+{
+	struct error err = ERROR_INIT;
+
+	error_set(&err, RESULT_REJECT, code, "%s", text);
+	if (turn->inst) {
+		turn_fail(turn, &err, NULL);
+		return;
+	}
+	for (uint32_t i = 0; i < turn->start->alias_count; i++) {
+		if (!turn->start->aliases[i].correlate || turn->request->unmatched_is_final)
+			continue;
+		turn_interest(turn, turn->correlation->wait_keys, turn->correlation->key_count);
+		turn_answer_error(turn, ANSWER_UNMATCHED, code, "the live instance does not wait for this message yet");
+		return;
+	}
+	turn_reject(turn, &err);
+}
+
+/* The database can never take this element. A dead letter that it cannot take is held: nothing may be dropped (G9). */
+static void turn_commit_rejected(struct turn *turn)
+{
+	const struct error err = turn->ask.commit.base.error;
+	char id[ID_TEXT_SIZE];
+	struct log_about about = turn_about(turn, err.code, id);
+
+	if (!turn->rejecting && !turn->failing && turn->inst) {
+		turn_fail(turn, &err, NULL);
+		return;
+	}
+	if (!turn->rejecting && !turn->inst) {
+		turn_reject(turn, &err);
+		return;
+	}
+	log_error(&about, "the database takes neither the step nor its dead letter: %s", err.text);
+	if (turn->inst)
+		turn_give_up_claim(turn, ANSWER_UNAVAILABLE, err.code, err.text);
+	else
+		turn_answer_error(turn, ANSWER_UNAVAILABLE, err.code, err.text);
+}
+
+/* Nothing was written. What was claimed is given back. */
+static void turn_commit_undone(struct turn *turn, enum lane_answer answer, enum code code, const char *text)
+{
+	if (turn->inst && !turn->rejecting)
+		turn_give_up_claim(turn, answer, code, text);
+	else
+		turn_answer_error(turn, answer, code, text);
+}
+
+static void turn_committed(struct task *done)
+{
+	struct turn *turn = container_of(done, struct turn, ask.commit.base.done);
+	struct store_commit *commit = &turn->ask.commit;
+	struct lane_set *set = turn->lane->set;
+
+	histogram_add(&set->commit_time, loop_now_us(turn->lane->executor->loop) - turn->stage_began_us);
+	switch (commit->base.outcome) {
+	case STORE_OK:
+		turn_committed_ok(turn);
+		break;
+	case STORE_DUPLICATE:
+		turn_commit_undone(turn, ANSWER_DUPLICATE, CODE_NONE, "");
+		break;
+	case STORE_FENCED:
+		turn_answer_error(turn, ANSWER_AGAIN, CODE_RUNTIME_CLAIM_HELD,
+				  "the claim was lost before the commit; nothing was written");
+		break;
+	case STORE_ALIAS_CONFLICT:
+		turn_conflict(turn, CODE_INBOUND_ALIAS_CONFLICT_REJECT, "a unique alias is held by a live instance");
+		break;
+	case STORE_WAIT_NOT_UNIQUE:
+		turn_conflict(turn, CODE_RUNTIME_WAIT_NOT_UNIQUE, "another wait has the same value");
+		break;
+	case STORE_REJECTED:
+		turn_commit_rejected(turn);
+		break;
+	case STORE_REFUSED:
+	case STORE_UNAVAILABLE:
+		turn_commit_undone(turn, ANSWER_UNAVAILABLE, CODE_DISPATCH_UNAVAILABLE, commit->base.error.text);
+		break;
+	}
+}
+
+static void turn_commit(struct turn *turn)
+{
+	turn->ask.commit.base = (struct store_request){
+		.reply_to = turn->lane->executor->loop, .done.run = turn_committed, .arena = &turn->arena};
+	turn->stage_began_us = loop_now_us(turn->lane->executor->loop);
+	store_commit(turn->lane->set->store, &turn->ask.commit);
+}
+
+/* --- the way back --- */
+
+static void turn_released(struct task *done)
+{
+	struct turn *turn = container_of(done, struct turn, ask.release.base.done);
+
+	turn->inst = NULL;
+	if (turn->after == TURN_AFTER_REJECT)
+		turn_reject(turn, &turn->error);
+	else
+		turn_enter(turn, TURN_ANSWERED);
+}
+
+static void turn_release(struct turn *turn)
+{
+	turn->ask.release = (struct store_release){
+		.base = {.reply_to = turn->lane->executor->loop, .done.run = turn_released, .arena = &turn->arena},
+		.tenant = turn->request->tenant,
+		.instance = turn->id,
+		.owner = str_of(turn->lane->owner),
+	};
+	store_release(turn->lane->set->store, &turn->ask.release);
+}
+
+/* --- 6 answer --- */
+
+static void turn_answered(struct turn *turn)
+{
+	outbox_parcel_free(&turn->parcel);
+	if (turn->request->answer != ANSWER_HANDOFF)
+		turn->request->is_resolved = false;
+	lane_turn_done(turn->lane);
+}
+
+void turn_init(struct turn *turn, struct lane *lane)
+{
+	*turn = (struct turn){.lane = lane};
+	arena_init(&turn->arena);
+}
+
+void turn_done(struct turn *turn)
+{
+	outbox_parcel_free(&turn->parcel);
+	arena_done(&turn->arena);
+}
+
+void turn_begin(struct turn *turn, struct lane_request *request)
+{
+	struct arena arena;
+
+	assert(turn->state == TURN_IDLE || turn->state == TURN_ANSWERED);
+	arena_reset(&turn->arena);
+	arena = turn->arena;
+	*turn = (struct turn){.lane = turn->lane, .arena = arena, .request = request};
+	turn->now_us = loop_wall_us(turn->lane->executor->loop);
+	request->error = ERROR_INIT;
+	request->interest_count = 0;
+	if (!request->is_resolved)
+		arena_reset(&request->resolved);
+	turn_enter(turn, TURN_DECODE);
+}

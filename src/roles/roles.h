@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Roles: work that one replica at a time does for all, under a lease row in the engine's own database: the sweep of stale
+ * claims (`instance-sweeper`) and the removal of what is past its retention (`retention-sweeper`). Also the stall check of the
+ * lanes, which every replica does for itself.
+ *
+ * Life cycle: roles_new, roles_start, roles_stop (gives the leases up), roles_free. Threads: main; all work on one loop.
+ */
+#ifndef SUTRA_ROLES_ROLES_H
+#define SUTRA_ROLES_ROLES_H
+
+#include "base/thread.h"
+#include "flow/lane_set.h"
+#include "store/store.h"
+
+struct roles;
+
+struct roles_settings {
+	const char *holder; /* boot id */
+	int64_t lease_ttl_ms, lease_poll_ms;
+	int64_t claim_timeout_ms, sweep_interval_ms;
+	int64_t instance_retention_ms, retention_interval_ms, inbox_retention_ms;
+};
+
+struct roles *roles_new(struct runtime *runtime, struct store *store, struct lane_set *lanes,
+			const struct roles_settings *settings);
+void roles_start(struct roles *roles);
+void roles_stop(struct roles *roles);
+void roles_free(struct roles **roles);
+
+struct roles_stats {
+	struct {
+		const char *role;
+		bool held;
+		int64_t term;
+	} leases[4];
+	uint32_t lease_count;
+	uint64_t claims_swept, instances_purged, inbox_purged;
+};
+/* @thread any */
+void roles_stats_read(struct roles *roles, struct roles_stats *out);
+
+#endif
