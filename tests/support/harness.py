@@ -356,6 +356,16 @@ class Proxy:
         return ""
 
 
+# --- fault points ---------------------------------------------------------------------------------------------------
+
+
+def fault_points():
+    """The names of the engine's fault points, as src/base/fault.h lists them."""
+    with open(os.path.join(ROOT, "src", "base", "fault.h"), encoding="utf-8") as source:
+        table = re.search(r"#define FAULT_POINTS\(X\)((?:.*\\\n)*.*\n)", source.read()).group(1)
+    return re.findall(r"X\((\w+)\)", table)
+
+
 # --- the engine ------------------------------------------------------------------------------------------------------
 
 
@@ -401,9 +411,9 @@ class Sutra:
         with open(self.config_path, "w", encoding="utf-8") as out:
             out.write(config)
 
-    def start(self, ready=True, timeout=30, env=None):
-        """Starts it; `env` is added for this start only (a fault point, for instance)."""
-        self.launch(env)
+    def start(self, ready=True, timeout=30, env=None, fault=None):
+        """Starts it; `env` and the armed fault points ("commit_after=kill@2") are for this start only."""
+        self.launch(env, fault)
         try:
             self.port = wait_until(self._announced, timeout, f"{self.process.name} to announce its admin port")
             if ready:
@@ -413,7 +423,7 @@ class Sutra:
             raise ServiceError(str(error) if text in str(error) else f"{error}\n{text}") from None
         return self
 
-    def launch(self, env=None):
+    def launch(self, env=None, fault=None):
         """Starts it and waits for nothing: for configurations that must be refused, followed by wait()."""
         if os.path.exists(self.port_file):
             os.remove(self.port_file)
@@ -421,7 +431,7 @@ class Sutra:
         self.process.start(
             [*self.wrapper, self.binary, self.command[0], "--config", self.config_path, "--port-file", self.port_file,
              *self.command[1:]],
-            env={**self.env, **(env or {})}, cwd=self.folder,
+            env={**self.env, **(env or {}), **({"SUTRA_FAULT": fault} if fault else {})}, cwd=self.folder,
         )
 
     def _announced(self):
