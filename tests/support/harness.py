@@ -522,6 +522,10 @@ class Sutra:
 
         return wait_until(look, timeout, f"{self.process.name} to log {pattern!r}")
 
+    def fault_hits(self):
+        """The fault points that fired over all starts, as a list of (point, "kill" | "delay" | "fail")."""
+        return re.findall(r"^fault: (\w+) (\w+)", self.log_text(), re.MULTILINE)
+
     # End
 
     def alive(self):
