@@ -17,9 +17,9 @@ static const struct cli_command commands[] = {
 };
 
 /* getopt_long's own characters stay below these. */
-#define OPTION_HELP 1000
+#define OPTION_HELP  1000
 #define OPTION_FIRST 1001
-#define OPTIONS_MAX 32
+#define OPTIONS_MAX  32
 
 static void usage_print(FILE *out)
 {
@@ -51,8 +51,9 @@ static void command_help(const struct cli *cli, const struct cli_option *options
 		char names[64];
 
 		snprintf(names, sizeof(names), "%s%c%s--%s%s%s", options->letter ? "-" : "   ",
-			 options->letter ? options->letter : ' ', options->letter ? ", " : "", options->name,
-			 options->value ? " " : "", options->value ? options->value : "");
+			 options->letter ? options->letter : ' ', options->letter ? ", " : "",
+			 options->name, options->value ? " " : "",
+			 options->value ? options->value : "");
 		fprintf(cli->out, "  %-28s %s\n", names, options->help);
 	}
 	fprintf(cli->out, "      %-24s %s\n", "--help", "Print this");
@@ -71,7 +72,8 @@ static void getopt_rows(const struct cli_option *options, struct option *rows, c
 	*letters++ = ':';
 	for (size_t i = 0; options[i].name; i++) {
 		assert(i + 2 < OPTIONS_MAX);
-		*rows++ = (struct option){options[i].name, options[i].value ? required_argument : no_argument, NULL,
+		*rows++ = (struct option){options[i].name,
+					  options[i].value ? required_argument : no_argument, NULL,
 					  OPTION_FIRST + (int)i};
 		if (options[i].letter)
 			*letters++ = options[i].letter;
@@ -120,8 +122,8 @@ static bool option_apply(const struct cli *cli, const struct cli_option *option,
 	return false;
 }
 
-bool cli_parse(struct cli *cli, const struct cli_option *options, int operands_min, int operands_max,
-	       int *exit_code)
+bool cli_parse(struct cli *cli, const struct cli_option *options, int operands_min,
+	       int operands_max, int *exit_code)
 {
 	struct option rows[OPTIONS_MAX];
 	char letters[2 * OPTIONS_MAX + 2];
@@ -139,12 +141,14 @@ bool cli_parse(struct cli *cli, const struct cli_option *options, int operands_m
 			return false;
 		}
 		if (found == ':') {
-			fprintf(cli->err, "sutra %s: %s needs a value\n", cli->command->name, cli->argv[optind - 1]);
+			fprintf(cli->err, "sutra %s: %s needs a value\n", cli->command->name,
+				cli->argv[optind - 1]);
 			return usage_error(cli, exit_code);
 		}
 		if (!option) {
 			if (optopt > 0 && optopt < OPTION_HELP)
-				fprintf(cli->err, "sutra %s: unknown option -%c\n", cli->command->name, optopt);
+				fprintf(cli->err, "sutra %s: unknown option -%c\n",
+					cli->command->name, optopt);
 			else
 				fprintf(cli->err, "sutra %s: wrong option %s\n", cli->command->name,
 					cli->argv[optind - 1]);
@@ -157,11 +161,11 @@ bool cli_parse(struct cli *cli, const struct cli_option *options, int operands_m
 	cli->argv += optind;
 	if (cli->argc < operands_min || cli->argc > operands_max) {
 		if (cli->argc < operands_min)
-			fprintf(cli->err, "sutra %s: an argument is missing: %s\n", cli->command->name,
-				cli->command->operands);
+			fprintf(cli->err, "sutra %s: an argument is missing: %s\n",
+				cli->command->name, cli->command->operands);
 		else
-			fprintf(cli->err, "sutra %s: \"%s\" is one argument too many\n", cli->command->name,
-				cli->argv[operands_max]);
+			fprintf(cli->err, "sutra %s: \"%s\" is one argument too many\n",
+				cli->command->name, cli->argv[operands_max]);
 		return usage_error(cli, exit_code);
 	}
 	return true;
@@ -202,14 +206,16 @@ static int help_run(struct cli *cli)
 
 int cli_main(int argc, char **argv, char *const *environ_, FILE *out, FILE *err)
 {
-	struct cli cli = {.argc = argc - 1, .argv = argv + 1, .environ_ = environ_, .out = out, .err = err};
+	struct cli cli = {
+		.argc = argc - 1, .argv = argv + 1, .environ_ = environ_, .out = out, .err = err};
 	int exit_code;
 
 	if (argc < 2) {
 		usage_print(err);
 		return CLI_USAGE;
 	}
-	if (strcmp(argv[1], "help") == 0 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
+	if (strcmp(argv[1], "help") == 0 || strcmp(argv[1], "--help") == 0 ||
+	    strcmp(argv[1], "-h") == 0) {
 		exit_code = help_run(&cli);
 	} else {
 		cli.command = command_find(strcmp(argv[1], "--version") == 0 ? "version" : argv[1]);

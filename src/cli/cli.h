@@ -33,7 +33,7 @@
 enum cli_exit {
 	CLI_OK = 0,
 	CLI_FAILED = 1, /* it was tried and failed, or found something */
-	CLI_USAGE = 2,	/* called wrongly; nothing was tried */
+	CLI_USAGE = 2,  /* called wrongly; nothing was tried */
 };
 
 struct cli {
@@ -55,7 +55,7 @@ struct cli_command {
 /* Exactly one of `flag` and `text` is set. `text` may be given once. */
 struct cli_option {
 	const char *name;  /* long, without dashes */
-	char letter;	   /* 0: none */
+	char letter;       /* 0: none */
 	const char *value; /* what the value is called, NULL for a flag */
 	const char *help;
 	bool *flag;
@@ -70,8 +70,8 @@ struct cli_option {
  * operands in cli->argc and cli->argv. False: print nothing more and return `*exit_code`: --help was asked for (CLI_OK) or
  * the call was wrong (CLI_USAGE, said on cli->err). Options may stand behind operands; "--" ends them.
  */
-bool cli_parse(struct cli *cli, const struct cli_option *options, int operands_min, int operands_max,
-	       int *exit_code) MUST_CHECK;
+bool cli_parse(struct cli *cli, const struct cli_option *options, int operands_min,
+	       int operands_max, int *exit_code) MUST_CHECK;
 
 /*
  * Loads the configuration for a command; `path` may be NULL (the usual places). Findings, and warnings too, go to

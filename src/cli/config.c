@@ -9,7 +9,8 @@ int command_config(struct cli *cli)
 	const struct cli_option options[] = {
 		{"config", 'c', "FILE", "Read FILE instead of the usual places", .text = &path},
 		{"json", 0, NULL, "Print JSON", .flag = &json},
-		{"reference", 0, NULL, "Print the reference of all keys as Markdown", .flag = &reference},
+		{"reference", 0, NULL, "Print the reference of all keys as Markdown",
+		 .flag = &reference},
 		{0},
 	};
 	struct config *config;

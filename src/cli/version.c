@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `sutra version`: this program and the libraries it is running with, as they name themselves. */
+/*
+ * `sutra version`: this program and the libraries it runs with. Lua and libconfig cannot be asked at run time; of them the
+ * version that was compiled against is shown.
+ */
 #include <archive.h>
 #include <curl/curl.h>
 #include <jansson.h>
@@ -44,23 +47,26 @@ static size_t libraries_list(struct library libraries[static 16])
 	at->name = "libuv";
 	snprintf(at++->version, 32, "%s", uv_version_string());
 	at->name = "lua";
-	snprintf(at++->version, 32, "%s", LUA_VERSION_MAJOR "." LUA_VERSION_MINOR "." LUA_VERSION_RELEASE);
+	snprintf(at++->version, 32, "%s",
+		 LUA_VERSION_MAJOR "." LUA_VERSION_MINOR "." LUA_VERSION_RELEASE);
 	at->name = "msgpack-c";
 	snprintf(at++->version, 32, "%s", msgpack_version());
 	at->name = "jansson";
-	snprintf(at++->version, 32, "%s", JANSSON_VERSION);
+	snprintf(at++->version, 32, "%s", jansson_version_str());
 	at->name = "libconfig";
-	number_format(at++->version, LIBCONFIG_VER_MAJOR, LIBCONFIG_VER_MINOR, LIBCONFIG_VER_REVISION);
+	number_format(at++->version, LIBCONFIG_VER_MAJOR, LIBCONFIG_VER_MINOR,
+		      LIBCONFIG_VER_REVISION);
 	at->name = "libmicrohttpd";
 	snprintf(at++->version, 32, "%s", MHD_get_version());
 	at->name = "libcurl";
 	snprintf(at++->version, 32, "%s", curl_version_info(CURLVERSION_NOW)->version);
 	at->name = "libarchive";
 	number_format(at++->version, (unsigned)archive_version_number() / 1000000,
-		      (unsigned)archive_version_number() / 1000 % 1000, (unsigned)archive_version_number() % 1000);
+		      (unsigned)archive_version_number() / 1000 % 1000,
+		      (unsigned)archive_version_number() % 1000);
 	at->name = "openssl";
-	snprintf(at++->version, 32, "%lu.%lu.%lu", OpenSSL_version_num() >> 28, OpenSSL_version_num() >> 20 & 0xff,
-		 OpenSSL_version_num() >> 4 & 0xff);
+	snprintf(at++->version, 32, "%lu.%lu.%lu", OpenSSL_version_num() >> 28,
+		 OpenSSL_version_num() >> 20 & 0xff, OpenSSL_version_num() >> 4 & 0xff);
 	at->name = "libxml2";
 	number_format(at++->version, xml / 10000, xml / 100 % 100, xml % 100);
 	return (size_t)(at - libraries);
@@ -80,10 +86,12 @@ int command_version(struct cli *cli)
 	if (!cli_parse(cli, options, 0, 0, &exit_code))
 		return exit_code;
 	count = libraries_list(libraries);
-	fprintf(cli->out, json ? "{\"version\":\"%s\",\"libraries\":{" : "sutra %s\n", PACKAGE_VERSION);
+	fprintf(cli->out, json ? "{\"version\":\"%s\",\"libraries\":{" : "sutra %s\n",
+		PACKAGE_VERSION);
 	for (size_t i = 0; i < count; i++) {
 		if (json)
-			fprintf(cli->out, "%s\"%s\":\"%s\"", i ? "," : "", libraries[i].name, libraries[i].version);
+			fprintf(cli->out, "%s\"%s\":\"%s\"", i ? "," : "", libraries[i].name,
+				libraries[i].version);
 		else
 			fprintf(cli->out, "  %-14s %s\n", libraries[i].name, libraries[i].version);
 	}

@@ -25,10 +25,12 @@ static const struct {
 
 /* Which fields a connection of a transport may have; the rest would be ignored in silence. */
 static const char *const kafka_fields[] = {"transport", "properties", NULL};
-static const char *const amqp_fields[] = {"transport", "url", "password", "management-url", "ca-file", "cert-file",
-					  "key-file", "heartbeat", "consumer-timeout", NULL};
+static const char *const amqp_fields[] = {
+	"transport", "url",      "password",  "management-url",   "ca-file",
+	"cert-file", "key-file", "heartbeat", "consumer-timeout", NULL};
 
-void loader_finding(struct loader *loader, const struct where *where, enum code code, const char *fmt, ...)
+void loader_finding(struct loader *loader, const struct where *where, enum code code,
+		    const char *fmt, ...)
 {
 	struct config_findings *findings = loader->findings;
 	struct buf text = BUF_INIT;
@@ -77,17 +79,19 @@ static void defaults_set(struct loader *loader)
 {
 	const struct where where = {.origin = ORIGIN_DEFAULT};
 
-	loader->config->values = arena_zalloc(&loader->config->arena, option_count * sizeof(struct value));
+	loader->config->values = arena_zalloc(&loader->config->arena,
+					      option_count * sizeof(struct value));
 	for (size_t i = 0; i < option_count; i++) {
 		const struct option_spec *spec = &option_specs[i];
 
 		if (spec->default_text)
-			value_set(loader, spec, spec->key, &loader->config->values[i], spec->default_text,
-				  &where);
+			value_set(loader, spec, spec->key, &loader->config->values[i],
+				  spec->default_text, &where);
 	}
 }
 
-static const struct value *value_of(const struct config *config, const char *key, const struct option_spec **spec)
+static const struct value *value_of(const struct config *config, const char *key,
+				    const struct option_spec **spec)
 {
 	for (size_t i = 0; i < option_count; i++) {
 		if (strcmp(option_specs[i].key, key) != 0)
@@ -104,16 +108,19 @@ static const struct value *value_of(const struct config *config, const char *key
 static void orders_check(struct loader *loader)
 {
 	for (size_t i = 0; i < ARRAY_LEN(order_rules); i++) {
-		const struct value *smaller = value_of(loader->config, order_rules[i].smaller, NULL);
+		const struct value *smaller = value_of(loader->config, order_rules[i].smaller,
+						       NULL);
 		const struct value *larger = value_of(loader->config, order_rules[i].larger, NULL);
-		const struct value *blamed = smaller->where.origin > larger->where.origin ? smaller : larger;
+		const struct value *blamed = smaller->where.origin > larger->where.origin ? smaller
+											  : larger;
 
 		if (smaller->number < larger->number ||
 		    (order_rules[i].may_equal && smaller->number == larger->number))
 			continue;
-		loader_finding(loader, &blamed->where, CODE_STARTUP_SETTINGS, "%s (%s) must be %s %s (%s)",
-			       order_rules[i].smaller, smaller->raw,
-			       order_rules[i].may_equal ? "at most" : "below", order_rules[i].larger, larger->raw);
+		loader_finding(loader, &blamed->where, CODE_STARTUP_SETTINGS,
+			       "%s (%s) must be %s %s (%s)", order_rules[i].smaller, smaller->raw,
+			       order_rules[i].may_equal ? "at most" : "below",
+			       order_rules[i].larger, larger->raw);
 	}
 }
 
@@ -148,15 +155,16 @@ static void connection_check(struct loader *loader, const struct named *named)
 				       list->fields[i].key, transport->text);
 	}
 	if (amqp && named->property_count)
-		loader_finding(loader, &named->properties[0].value.where, CODE_CONFIG_PROPERTY_INVALID,
-			       "connection \"%s\": properties is not for transport amqp", named->name);
+		loader_finding(
+			loader, &named->properties[0].value.where, CODE_CONFIG_PROPERTY_INVALID,
+			"connection \"%s\": properties is not for transport amqp", named->name);
 	if (amqp && !named->values[list_field(LIST_CONNECTIONS, "url")].set)
 		loader_finding(loader, &named->where, CODE_CONFIG_PROPERTY_INVALID,
 			       "connection \"%s\" has no url", named->name);
 	if (amqp && heartbeat->number % MS_PER_S)
 		loader_finding(loader, &heartbeat->where, CODE_CONFIG_PROPERTY_INVALID,
-			       "connection \"%s\": heartbeat must be whole seconds, not %s", named->name,
-			       heartbeat->raw);
+			       "connection \"%s\": heartbeat must be whole seconds, not %s",
+			       named->name, heartbeat->raw);
 }
 
 static const char *field_text(const struct named *named, const char *key)
@@ -168,12 +176,15 @@ static void connections_build(struct config *config)
 {
 	const struct named_list *list = &config->lists[LIST_CONNECTIONS];
 
-	config->connections = arena_zalloc(&config->arena, (list->count + 1) * sizeof(*config->connections));
+	config->connections = arena_zalloc(&config->arena,
+					   (list->count + 1) * sizeof(*config->connections));
 	for (size_t i = 0; i < list->count; i++) {
 		const struct named *named = &list->items[i];
 		struct config_connection *conn = &config->connections[i];
-		const char **names = arena_alloc(&config->arena, (named->property_count + 1) * sizeof(*names));
-		const char **values = arena_alloc(&config->arena, (named->property_count + 1) * sizeof(*values));
+		const char **names = arena_alloc(&config->arena,
+						 (named->property_count + 1) * sizeof(*names));
+		const char **values = arena_alloc(&config->arena,
+						  (named->property_count + 1) * sizeof(*values));
 
 		for (size_t j = 0; j < named->property_count; j++) {
 			names[j] = named->properties[j].name;
@@ -190,7 +201,8 @@ static void connections_build(struct config *config)
 		conn->ca_file = field_text(named, "ca-file");
 		conn->cert_file = field_text(named, "cert-file");
 		conn->key_file = field_text(named, "key-file");
-		conn->heartbeat_s = named->values[list_field(LIST_CONNECTIONS, "heartbeat")].number / MS_PER_S;
+		conn->heartbeat_s =
+			named->values[list_field(LIST_CONNECTIONS, "heartbeat")].number / MS_PER_S;
 		conn->consumer_timeout_ms =
 			named->values[list_field(LIST_CONNECTIONS, "consumer-timeout")].number;
 	}
@@ -207,14 +219,16 @@ static void tenants_build(struct config *config)
 {
 	const struct named_list *list = &config->lists[LIST_TENANTS];
 
-	config->tenants = arena_zalloc(&config->arena, (list->count + 1) * sizeof(*config->tenants));
+	config->tenants = arena_zalloc(&config->arena,
+				       (list->count + 1) * sizeof(*config->tenants));
 	for (size_t i = 0; i < list->count; i++) {
 		const struct named *named = &list->items[i];
 
 		config->tenants[i].name = named->name;
-		config->tenants[i].max_concurrent_instances = tenant_limit(named, "max-concurrent-instances");
-		config->tenants[i].max_inbound_rate_per_minute =
-			tenant_limit(named, "max-inbound-rate-per-minute");
+		config->tenants[i].max_concurrent_instances = tenant_limit(
+			named, "max-concurrent-instances");
+		config->tenants[i].max_inbound_rate_per_minute = tenant_limit(
+			named, "max-inbound-rate-per-minute");
 	}
 }
 
@@ -234,25 +248,30 @@ static const char *path_choose(const char *path, char *const *environ_)
 	return NULL;
 }
 
-enum result config_load(const char *path, char *const *environ_, struct config **out,
-			struct config_findings *findings)
+static void load_begin(struct loader *loader, char *const *environ_,
+		       struct config_findings *findings)
 {
 	struct config *config = mem_zalloc(sizeof(*config));
-	struct loader loader = {
-		.sink = {.add = sink_add}, .config = config, .findings = findings, .environ_ = environ_};
-	unsigned errors_before = findings->errors;
 
+	*loader = (struct loader){.sink = {.add = sink_add},
+				  .config = config,
+				  .findings = findings,
+				  .environ_ = environ_};
 	arena_init(&config->arena);
-	defaults_set(&loader);
-	path = path_choose(path, environ_);
-	if (path)
-		file_read(&loader, path);
-	environment_read(&loader);
-	references_resolve(&loader);
-	orders_check(&loader);
+	defaults_set(loader);
+}
+
+/* Everything after the file. Ends the config if there were errors. */
+static enum result load_end(struct loader *loader, unsigned errors_before, struct config **out)
+{
+	struct config *config = loader->config;
+
+	environment_read(loader);
+	references_resolve(loader);
+	orders_check(loader);
 	for (size_t i = 0; i < config->lists[LIST_CONNECTIONS].count; i++)
-		connection_check(&loader, &config->lists[LIST_CONNECTIONS].items[i]);
-	if (findings->errors != errors_before) {
+		connection_check(loader, &config->lists[LIST_CONNECTIONS].items[i]);
+	if (loader->findings->errors != errors_before) {
 		config_free(&config);
 		return RESULT_REJECT;
 	}
@@ -260,6 +279,30 @@ enum result config_load(const char *path, char *const *environ_, struct config *
 	tenants_build(config);
 	*out = config;
 	return RESULT_OK;
+}
+
+enum result config_load(const char *path, char *const *environ_, struct config **out,
+			struct config_findings *findings)
+{
+	unsigned errors_before = findings->errors;
+	struct loader loader;
+
+	load_begin(&loader, environ_, findings);
+	path = path_choose(path, environ_);
+	if (path)
+		file_read(&loader, path);
+	return load_end(&loader, errors_before, out);
+}
+
+enum result config_load_text(const char *name, struct str text, char *const *environ_,
+			     struct config **out, struct config_findings *findings)
+{
+	unsigned errors_before = findings->errors;
+	struct loader loader;
+
+	load_begin(&loader, environ_, findings);
+	text_read(&loader, name, text);
+	return load_end(&loader, errors_before, out);
 }
 
 void config_free(struct config **config)
@@ -276,7 +319,8 @@ const char *config_text(const struct config *config, const char *key)
 	const struct option_spec *spec;
 	const struct value *value = value_of(config, key, &spec);
 
-	assert(spec->type != OPTION_INT && spec->type != OPTION_BOOL && spec->type != OPTION_DURATION);
+	assert(spec->type != OPTION_INT && spec->type != OPTION_BOOL &&
+	       spec->type != OPTION_DURATION);
 	return value->set ? value->text : NULL;
 }
 

@@ -21,7 +21,8 @@
 struct config;
 
 struct config_findings {
-	struct buf text; /* one line a finding: "file:line: SUTRA.CONFIG.…: text", or "environment: SUTRA_…: …" */
+	struct buf
+		text; /* one line a finding: "file:line: SUTRA.CONFIG.…: text", or "environment: SUTRA_…: …" */
 	unsigned errors;
 	unsigned warnings;
 };
@@ -33,6 +34,12 @@ struct config_findings {
  */
 enum result config_load(const char *path, char *const *environ_, struct config **out,
 			struct config_findings *findings) MUST_CHECK;
+/*
+ * The same over the text of a file that findings call `name`; without @include. For embedded defaults and tests.
+ */
+enum result config_load_text(const char *name, struct str text, char *const *environ_,
+			     struct config **out, struct config_findings *findings) MUST_CHECK;
+/* Accepts NULL inside; leaves NULL. */
 void config_free(struct config **config);
 
 /* Options that the table declares; asking for an undeclared key or the wrong type is an assertion. */
@@ -41,7 +48,8 @@ const char *config_text(const struct config *config, const char *key);
 int64_t config_int(const struct config *config, const char *key);
 bool config_bool(const struct config *config, const char *key);
 int64_t config_ms(const struct config *config, const char *key); /* a duration */
-bool config_is_set(const struct config *config, const char *key); /* false for an option without default and value */
+bool config_is_set(const struct config *config,
+		   const char *key); /* false for an option without default and value */
 
 /* connections.<name> */
 struct config_connection {
@@ -58,7 +66,8 @@ struct config_connection {
 size_t config_connection_count(const struct config *config);
 const struct config_connection *config_connection_at(const struct config *config, size_t index);
 /* NULL if there is none of this name. */
-const struct config_connection *config_connection_find(const struct config *config, struct str name);
+const struct config_connection *config_connection_find(const struct config *config,
+						       struct str name);
 
 /* tenants.<name>; -1 = unlimited */
 struct config_tenant {

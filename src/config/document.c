@@ -42,7 +42,8 @@ static void report(struct document *doc, unsigned line, enum code code, const ch
 		return;
 	if (code_info(code)->severity == SEVERITY_ERROR)
 		doc->options.sink->errors++;
-	doc->options.sink->add(doc->options.sink, origin->file, line ? origin->line : 0, code, text);
+	doc->options.sink->add(doc->options.sink, origin->file, line ? origin->line : 0, code,
+			       text);
 }
 
 static void report_format(const struct config_setting_t *setting, enum code code, const char *fmt,
@@ -67,7 +68,8 @@ void document_finding(const struct config_setting_t *setting, const char *fmt, .
 	va_end(ap);
 }
 
-void document_finding_code(const struct config_setting_t *setting, enum code code, const char *fmt, ...)
+void document_finding_code(const struct config_setting_t *setting, enum code code, const char *fmt,
+			   ...)
 {
 	va_list ap;
 
@@ -101,7 +103,8 @@ static struct document *document_new(const struct document_options *options)
 	return doc;
 }
 
-enum result document_open(const char *path, const struct document_options *options, struct document **out)
+enum result document_open(const char *path, const struct document_options *options,
+			  struct document **out)
 {
 	struct document *doc = document_new(options);
 
@@ -109,8 +112,8 @@ enum result document_open(const char *path, const struct document_options *optio
 	return document_build(doc, out);
 }
 
-enum result document_parse(const char *name, struct str text, const struct document_options *options,
-			   struct document **out)
+enum result document_parse(const char *name, struct str text,
+			   const struct document_options *options, struct document **out)
 {
 	struct document *doc = document_new(options);
 
@@ -135,8 +138,8 @@ const struct config_setting_t *document_root(const struct document *doc)
 
 unsigned document_line(const struct config_setting_t *setting, const char **file)
 {
-	struct document_origin *origin =
-		origin_of(document_of(setting), config_setting_source_line(setting));
+	struct document_origin *origin = origin_of(document_of(setting),
+						   config_setting_source_line(setting));
 
 	if (file)
 		*file = origin->file;
@@ -237,7 +240,8 @@ void document_check_keys(const struct config_setting_t *group, const char *const
 			continue;
 		nearest = document_nearest(key, allowed);
 		if (nearest)
-			document_finding(member, "unknown key \"%s\"; did you mean \"%s\"?", key, nearest);
+			document_finding(member, "unknown key \"%s\"; did you mean \"%s\"?", key,
+					 nearest);
 		else
 			document_finding(member, "unknown key \"%s\"", key);
 	}
@@ -264,7 +268,8 @@ static void wrong_type(const struct config_setting_t *setting, const char *wante
 	const char *key = config_setting_name(setting);
 
 	if (key)
-		document_finding(setting, "\"%s\" must be %s, not %s", key, wanted, document_type(setting));
+		document_finding(setting, "\"%s\" must be %s, not %s", key, wanted,
+				 document_type(setting));
 	else
 		document_finding(setting, "expected %s, not %s", wanted, document_type(setting));
 }
@@ -320,8 +325,8 @@ bool document_as_int(const struct config_setting_t *setting, int64_t min, int64_
 		return false;
 	}
 	if (value < min || value > max) {
-		document_finding(setting, "\"%s\" must be from %lld to %lld, not %lld", label(setting),
-				 (long long)min, (long long)max, (long long)value);
+		document_finding(setting, "\"%s\" must be from %lld to %lld, not %lld",
+				 label(setting), (long long)min, (long long)max, (long long)value);
 		return false;
 	}
 	*out = value;
@@ -357,7 +362,8 @@ bool document_as_duration_ms(const struct config_setting_t *setting, int64_t min
 		return false;
 	}
 	if (value < min_ms || value > max_ms) {
-		document_finding(setting, "\"%s\" must be from %lld to %lld milliseconds, not \"%s\"",
+		document_finding(setting,
+				 "\"%s\" must be from %lld to %lld milliseconds, not \"%s\"",
 				 label(setting), (long long)min_ms, (long long)max_ms, text);
 		return false;
 	}
@@ -365,7 +371,8 @@ bool document_as_duration_ms(const struct config_setting_t *setting, int64_t min
 	return true;
 }
 
-bool document_text(const struct config_setting_t *group, const char *key, bool required, const char **out)
+bool document_text(const struct config_setting_t *group, const char *key, bool required,
+		   const char **out)
 {
 	const struct config_setting_t *setting = member(group, key, required);
 	const char *text = setting ? document_as_text(setting) : NULL;

@@ -34,8 +34,8 @@ struct config_setting_t;
 struct document;
 
 /* Larger files, deeper nesting and longer chains of includes are refused. */
-#define DOCUMENT_BYTES_MAX ((size_t)1 << 20)
-#define DOCUMENT_DEPTH_MAX 32
+#define DOCUMENT_BYTES_MAX   ((size_t)1 << 20)
+#define DOCUMENT_DEPTH_MAX   32
 #define DOCUMENT_INCLUDE_MAX 8
 
 /*
@@ -50,7 +50,7 @@ struct document_sink {
 
 struct document_options {
 	struct document_sink *sink;
-	enum code code;	      /* of every finding about this document */
+	enum code code;       /* of every finding about this document */
 	bool include_allowed; /* @include, relative to the including file; else each is a finding */
 };
 
@@ -61,7 +61,8 @@ struct document_options {
 enum result document_open(const char *path, const struct document_options *options,
 			  struct document **out) MUST_CHECK;
 /* The same over a text in memory; `name` is what findings call it (copied). */
-enum result document_parse(const char *name, struct str text, const struct document_options *options,
+enum result document_parse(const char *name, struct str text,
+			   const struct document_options *options,
 			   struct document **out) MUST_CHECK;
 /* Accepts NULL inside; leaves NULL. */
 void document_close(struct document **doc);
@@ -70,10 +71,11 @@ void document_close(struct document **doc);
 const struct config_setting_t *document_root(const struct document *doc);
 
 /* Reports a finding of the document's code at the setting's line, "line: text". */
-void document_finding(const struct config_setting_t *setting, const char *fmt, ...) PRINTF_LIKE(2, 3);
+void document_finding(const struct config_setting_t *setting, const char *fmt, ...)
+	PRINTF_LIKE(2, 3);
 /* The same with another code. */
-void document_finding_code(const struct config_setting_t *setting, enum code code, const char *fmt, ...)
-	PRINTF_LIKE(3, 4);
+void document_finding_code(const struct config_setting_t *setting, enum code code, const char *fmt,
+			   ...) PRINTF_LIKE(3, 4);
 
 /* Where a setting stands; `file` (may be NULL) is borrowed from the document. Returns the line. */
 unsigned document_line(const struct config_setting_t *setting, const char **file);
@@ -90,7 +92,8 @@ void document_check_keys(const struct config_setting_t *group, const char *const
  * Getters: the value of `key` in `group`. True: present and right, `*out` set. False: `*out` untouched, so it may hold
  * the default before the call; missing is a finding if `required`, of the wrong type or out of bounds always is one.
  */
-bool document_text(const struct config_setting_t *group, const char *key, bool required, const char **out);
+bool document_text(const struct config_setting_t *group, const char *key, bool required,
+		   const char **out);
 /* From `min` to `max`, both allowed. */
 bool document_int(const struct config_setting_t *group, const char *key, bool required, int64_t min,
 		  int64_t max, int64_t *out);
@@ -119,7 +122,8 @@ const struct config_setting_t *document_at(const struct config_setting_t *settin
 
 /* Scalars without a key, with the same findings as above; NULL or false after a finding. */
 const char *document_as_text(const struct config_setting_t *setting);
-bool document_as_int(const struct config_setting_t *setting, int64_t min, int64_t max, int64_t *out);
+bool document_as_int(const struct config_setting_t *setting, int64_t min, int64_t max,
+		     int64_t *out);
 bool document_as_bool(const struct config_setting_t *setting, bool *out);
 bool document_as_duration_ms(const struct config_setting_t *setting, int64_t min_ms, int64_t max_ms,
 			     int64_t *out);

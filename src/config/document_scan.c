@@ -27,10 +27,11 @@ struct cursor {
 	bool line_blank; /* nothing but blanks on this line so far */
 };
 
-static void scan_finding(struct document_scan *scan, const char *file, unsigned line, const char *fmt, ...)
-	PRINTF_LIKE(4, 5);
+static void scan_finding(struct document_scan *scan, const char *file, unsigned line,
+			 const char *fmt, ...) PRINTF_LIKE(4, 5);
 
-static void scan_finding(struct document_scan *scan, const char *file, unsigned line, const char *fmt, ...)
+static void scan_finding(struct document_scan *scan, const char *file, unsigned line,
+			 const char *fmt, ...)
 {
 	struct document_sink *sink = scan->options->sink;
 	struct buf text = BUF_INIT;
@@ -55,7 +56,8 @@ static void origin_push(struct document_scan *scan, const struct cursor *cur)
 
 static int peek(const struct cursor *cur, size_t ahead)
 {
-	return cur->pos + ahead < cur->text.len ? (unsigned char)cur->text.ptr[cur->pos + ahead] : -1;
+	return cur->pos + ahead < cur->text.len ? (unsigned char)cur->text.ptr[cur->pos + ahead]
+						: -1;
 }
 
 /* Copies one byte; a newline opens the next line of both texts. */
@@ -127,7 +129,8 @@ static void scan_string(struct document_scan *scan, struct cursor *cur)
 	while (cur->pos < cur->text.len) {
 		int c = peek(cur, 0), next = peek(cur, 1);
 
-		if (c == '\\' && (next == 'x' || next == 'X') && peek(cur, 2) == '0' && peek(cur, 3) == '0') {
+		if (c == '\\' && (next == 'x' || next == 'X') && peek(cur, 2) == '0' &&
+		    peek(cur, 3) == '0') {
 			scan_finding(scan, cur->file, cur->line, "a text must not contain \\x00");
 			scan->broken = true;
 		}
@@ -148,7 +151,8 @@ static bool digits_fit(struct str digits, unsigned base, uint64_t max)
 
 	for (size_t i = 0; i < digits.len; i++) {
 		char c = digits.ptr[i];
-		unsigned digit = is_digit(c) ? (unsigned)(c - '0') : (unsigned)((c | 0x20) - 'a') + 10;
+		unsigned digit = is_digit(c) ? (unsigned)(c - '0')
+					     : (unsigned)((c | 0x20) - 'a') + 10;
 
 		if (value > (max - digit) / base)
 			return false;
@@ -241,7 +245,8 @@ static bool include_read(struct cursor *cur, struct str *name)
 	size_t at = cur->pos + sizeof(word) - 1;
 	size_t start;
 
-	if (!cur->line_blank || cur->text.len < at || memcmp(cur->text.ptr + cur->pos, word, sizeof(word) - 1))
+	if (!cur->line_blank || cur->text.len < at ||
+	    memcmp(cur->text.ptr + cur->pos, word, sizeof(word) - 1))
 		return false;
 	while (at < cur->text.len && (cur->text.ptr[at] == ' ' || cur->text.ptr[at] == '\t'))
 		at++;
@@ -277,8 +282,8 @@ static void scan_include(struct document_scan *scan, struct cursor *cur)
 		return;
 	}
 	if (scan->include_depth == DOCUMENT_INCLUDE_MAX) {
-		scan_finding(scan, cur->file, cur->line, "files include each other more than %d deep",
-			     DOCUMENT_INCLUDE_MAX);
+		scan_finding(scan, cur->file, cur->line,
+			     "files include each other more than %d deep", DOCUMENT_INCLUDE_MAX);
 		scan->broken = true;
 		return;
 	}
@@ -298,7 +303,8 @@ static void scan_nesting(struct document_scan *scan, const struct cursor *cur, i
 {
 	if (c == '(' || c == '{' || c == '[') {
 		if (++scan->nesting == DOCUMENT_DEPTH_MAX + 1) {
-			scan_finding(scan, cur->file, cur->line, "groups and lists are nested more than %d deep",
+			scan_finding(scan, cur->file, cur->line,
+				     "groups and lists are nested more than %d deep",
 				     DOCUMENT_DEPTH_MAX);
 			scan->broken = true;
 		}
@@ -365,9 +371,11 @@ void document_scan_text(struct document_scan *scan, const char *name, struct str
 	cur.file = scan->files[scan->file_count++] = mem_strdup(name);
 	origin_push(scan, &cur);
 	if (text.len > DOCUMENT_BYTES_MAX || scan->text.len > DOCUMENT_BYTES_MAX)
-		scan_finding(scan, cur.file, 0, "the file is larger than %zu bytes", DOCUMENT_BYTES_MAX);
+		scan_finding(scan, cur.file, 0, "the file is larger than %zu bytes",
+			     DOCUMENT_BYTES_MAX);
 	else if (nul)
-		scan_finding(scan, cur.file, line_of(text, (size_t)(nul - text.ptr)), "there is a NUL byte");
+		scan_finding(scan, cur.file, line_of(text, (size_t)(nul - text.ptr)),
+			     "there is a NUL byte");
 	else if (!str_is_utf8(text))
 		scan_finding(scan, cur.file, line_of_bad_utf8(text), "the text is not UTF-8");
 	else

@@ -20,8 +20,8 @@ struct document_origin {
 
 struct document_scan {
 	const struct document_options *options; /* set by the caller */
-	struct buf text;			/* for the library: comments gone, includes in place */
-	struct document_origin *origins;	/* one for each line of `text` */
+	struct buf text;                 /* for the library: comments gone, includes in place */
+	struct document_origin *origins; /* one for each line of `text` */
 	size_t origin_count;
 	size_t origin_cap;
 	char **files; /* owned names */

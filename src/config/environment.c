@@ -11,7 +11,8 @@
 #define PREFIX "SUTRA_"
 
 /* Variables that are no options: read before the file, by commands that talk to a replica, or by tests. */
-static const char *const other_names[] = {"SUTRA_CONFIG", "SUTRA_ADMIN_URL", "SUTRA_ADMIN_KEY", "SUTRA_FAULT"};
+static const char *const other_names[] = {"SUTRA_CONFIG", "SUTRA_ADMIN_URL", "SUTRA_ADMIN_KEY",
+					  "SUTRA_FAULT"};
 
 struct variable {
 	char name[ENV_NAME_SIZE];
@@ -75,7 +76,8 @@ static bool declaration_read(struct loader *loader, const struct variable *varia
 		while (apply && at) {
 			size_t len = strcspn(at, ",");
 
-			(void)named_add(loader, (enum list_kind)kind, trimmed(str_make(at, len)), &where);
+			(void)named_add(loader, (enum list_kind)kind, trimmed(str_make(at, len)),
+					&where);
 			at = at[len] ? at + len + 1 : NULL;
 		}
 		return true;
@@ -84,7 +86,8 @@ static bool declaration_read(struct loader *loader, const struct variable *varia
 }
 
 /* "a=b;c=d" with \; and \\ for the characters themselves. */
-static void properties_read(struct loader *loader, struct named *named, const struct variable *variable)
+static void properties_read(struct loader *loader, struct named *named,
+			    const struct variable *variable)
 {
 	struct where where = where_of(loader, variable);
 	struct buf pair = BUF_INIT;
@@ -130,9 +133,10 @@ static bool field_read(struct loader *loader, const struct variable *variable)
 			if (strcmp(name, variable->name) != 0)
 				continue;
 			if (found) {
-				loader_finding(loader, &where, CODE_CONFIG_PROPERTY_INVALID,
-					       "may mean \"%s\" or \"%s\"; give one of them another name",
-					       found->name, named->name);
+				loader_finding(
+					loader, &where, CODE_CONFIG_PROPERTY_INVALID,
+					"may mean \"%s\" or \"%s\"; give one of them another name",
+					found->name, named->name);
 				return true;
 			}
 			found = named;
@@ -147,8 +151,8 @@ static bool field_read(struct loader *loader, const struct variable *variable)
 	} else {
 		where = where_of(loader, variable);
 		value_set(loader, &list_specs[found_kind].fields[found_field],
-			  list_specs[found_kind].fields[found_field].key, &found->values[found_field],
-			  variable->value, &where);
+			  list_specs[found_kind].fields[found_field].key,
+			  &found->values[found_field], variable->value, &where);
 	}
 	return true;
 }

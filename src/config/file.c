@@ -58,7 +58,8 @@ static void scalar_set(struct loader *loader, const struct option_spec *spec, co
 	buf_done(&text);
 }
 
-static void properties_read(struct loader *loader, struct named *named, const struct config_setting_t *group)
+static void properties_read(struct loader *loader, struct named *named,
+			    const struct config_setting_t *group)
 {
 	const struct config_setting_t *list;
 
@@ -74,7 +75,8 @@ static void properties_read(struct loader *loader, struct named *named, const st
 		named->properties[i].value.where.setting = NULL;
 }
 
-static void named_read(struct loader *loader, enum list_kind kind, const struct config_setting_t *group)
+static void named_read(struct loader *loader, enum list_kind kind,
+		       const struct config_setting_t *group)
 {
 	const struct list_spec *list = &list_specs[kind];
 	const char *allowed[16] = {"name"};
@@ -104,7 +106,8 @@ static void named_read(struct loader *loader, enum list_kind kind, const struct 
 		if (list->fields[i].type == OPTION_PROPERTIES)
 			properties_read(loader, named, group);
 		else
-			scalar_set(loader, &list->fields[i], list->fields[i].key, &named->values[i], setting);
+			scalar_set(loader, &list->fields[i], list->fields[i].key, &named->values[i],
+				   setting);
 	}
 }
 
@@ -150,28 +153,33 @@ static bool is_group_key(const char *prefix)
 	size_t len = strlen(prefix);
 
 	for (size_t i = 0; i < option_count; i++) {
-		if (strncmp(option_specs[i].key, prefix, len) == 0 && option_specs[i].key[len] == '.')
+		if (strncmp(option_specs[i].key, prefix, len) == 0 &&
+		    option_specs[i].key[len] == '.')
 			return true;
 	}
 	return false;
 }
 
-static void option_read(struct loader *loader, const struct config_setting_t *setting, const char *key)
+static void option_read(struct loader *loader, const struct config_setting_t *setting,
+			const char *key)
 {
 	for (size_t i = 0; i < option_count; i++) {
 		if (strcmp(option_specs[i].key, key) == 0) {
-			scalar_set(loader, &option_specs[i], key, &loader->config->values[i], setting);
+			scalar_set(loader, &option_specs[i], key, &loader->config->values[i],
+				   setting);
 			return;
 		}
 	}
 	if (is_group_key(key))
-		document_finding(setting, "\"%s\" must be a group { … }, not %s", key, document_type(setting));
+		document_finding(setting, "\"%s\" must be a group { … }, not %s", key,
+				 document_type(setting));
 	else
 		unknown_key(setting, key);
 }
 
 /* The nesting is bounded by the scan. */
-static void group_read(struct loader *loader, const struct config_setting_t *group, const char *prefix)
+static void group_read(struct loader *loader, const struct config_setting_t *group,
+		       const char *prefix)
 {
 	for (size_t i = 0; i < document_count(group); i++) {
 		const struct config_setting_t *setting = document_at(group, i);
@@ -194,6 +202,17 @@ void file_read(struct loader *loader, const char *path)
 	struct document *doc;
 
 	if (document_open(path, &options, &doc) != RESULT_OK)
+		return;
+	group_read(loader, document_root(doc), "");
+	document_close(&doc);
+}
+
+void text_read(struct loader *loader, const char *name, struct str text)
+{
+	struct document_options options = {&loader->sink, CODE_CONFIG_PROPERTY_INVALID, false};
+	struct document *doc;
+
+	if (document_parse(name, text, &options, &doc) != RESULT_OK)
 		return;
 	group_read(loader, document_root(doc), "");
 	document_close(&doc);

@@ -12,7 +12,8 @@
 bool property_is_secret(const char *name)
 {
 	/* Of librdkafka's properties those that hold credentials have one of these in their name. */
-	static const char *const marks[] = {"password", "secret", "key.pem", "oauthbearer.config", "jaas"};
+	static const char *const marks[] = {"password", "secret", "key.pem", "oauthbearer.config",
+					    "jaas"};
 
 	for (size_t i = 0; i < ARRAY_LEN(marks); i++) {
 		if (strcasestr(name, marks[i]))

@@ -55,13 +55,15 @@ static struct named *named_new(struct loader *loader, enum list_kind kind, struc
 	return named;
 }
 
-struct named *named_add(struct loader *loader, enum list_kind kind, struct str name, const struct where *where)
+struct named *named_add(struct loader *loader, enum list_kind kind, struct str name,
+			const struct where *where)
 {
 	struct named *named;
 
 	if (!name_is_allowed(name)) {
 		loader_finding(loader, where, CODE_CONFIG_PROPERTY_INVALID,
-			       "\"%.*s\" is no name for a %s: lower-case letters, digits and single dashes, at "
+			       "\"%.*s\" is no name for a %s: lower-case letters, digits and "
+			       "single dashes, at "
 			       "most 63",
 			       STR_ARG(name), list_specs[kind].thing);
 		return NULL;

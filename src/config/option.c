@@ -36,7 +36,8 @@ static const struct option_spec tenant_fields[] = {
 };
 
 const struct list_spec list_specs[LIST_KIND_COUNT] = {
-	[LIST_CONNECTIONS] = {"connections", "connection", connection_fields, ARRAY_LEN(connection_fields)},
+	[LIST_CONNECTIONS] = {"connections", "connection", connection_fields,
+			      ARRAY_LEN(connection_fields)},
 	[LIST_TENANTS] = {"tenants", "tenant", tenant_fields, ARRAY_LEN(tenant_fields)},
 };
 
@@ -70,11 +71,13 @@ void env_name_append(char *name, const char *key)
 
 bool is_reference(const char *text)
 {
-	return str_starts_with(str_of(text), STR("env:")) || str_starts_with(str_of(text), STR("secret:"));
+	return str_starts_with(str_of(text), STR("env:")) ||
+	       str_starts_with(str_of(text), STR("secret:"));
 }
 
 /* One judgement: an empty buffer means the value is right. It never repeats a value that may be a secret. */
-static void judge_number(const struct option_spec *spec, const char *text, int64_t *number, struct buf *fault)
+static void judge_number(const struct option_spec *spec, const char *text, int64_t *number,
+			 struct buf *fault)
 {
 	if (!str_to_int64(str_of(text), number))
 		buf_printf(fault, "must be an integer, not \"%s\"", text);
@@ -95,7 +98,8 @@ static void duration_add(struct buf *out, int64_t ms)
 	else if (ms % MS_PER_S == 0)
 		buf_printf(out, "PT%lldS", (long long)(ms / MS_PER_S));
 	else
-		buf_printf(out, "PT%lld.%03lldS", (long long)(ms / MS_PER_S), (long long)(ms % MS_PER_S));
+		buf_printf(out, "PT%lld.%03lldS", (long long)(ms / MS_PER_S),
+			   (long long)(ms % MS_PER_S));
 }
 
 void option_bound_add(struct buf *out, const struct option_spec *spec, int64_t bound)
@@ -150,10 +154,12 @@ static void judge_address(const char *text, struct buf *fault)
 	int64_t port;
 
 	/* A bare IPv6 address would lose its last group to the port. */
-	if (!colon || colon == text || !str_to_int64(str_of(colon + 1), &port) || port < 0 || port > 65535 ||
-	    colon[1] == '+' || (text[0] != '[' && strchr(text, ':') != colon) ||
+	if (!colon || colon == text || !str_to_int64(str_of(colon + 1), &port) || port < 0 ||
+	    port > 65535 || colon[1] == '+' || (text[0] != '[' && strchr(text, ':') != colon) ||
 	    (text[0] == '[' && colon[-1] != ']'))
-		buf_printf(fault, "must be an address such as \"127.0.0.1:8080\" or \"[::1]:8080\", not \"%s\"",
+		buf_printf(fault,
+			   "must be an address such as \"127.0.0.1:8080\" or \"[::1]:8080\", not "
+			   "\"%s\"",
 			   text);
 }
 
@@ -169,7 +175,8 @@ static void judge_text(const struct option_spec *spec, const char *text, struct 
 		buf_add_text(fault, "must be UTF-8");
 }
 
-static void judge(const struct option_spec *spec, const char *text, int64_t *number, struct buf *fault)
+static void judge(const struct option_spec *spec, const char *text, int64_t *number,
+		  struct buf *fault)
 {
 	switch (spec->type) {
 	case OPTION_INT:
@@ -199,15 +206,16 @@ static void judge(const struct option_spec *spec, const char *text, int64_t *num
 	}
 }
 
-void value_set(struct loader *loader, const struct option_spec *spec, const char *key, struct value *value,
-	       const char *text, const struct where *where)
+void value_set(struct loader *loader, const struct option_spec *spec, const char *key,
+	       struct value *value, const char *text, const struct where *where)
 {
 	struct buf fault = BUF_INIT;
 	int64_t number = 0;
 
 	judge(spec, text, &number, &fault);
 	if (fault.len) {
-		loader_finding(loader, where, CODE_CONFIG_PROPERTY_INVALID, "%s %s", key, fault.data);
+		loader_finding(loader, where, CODE_CONFIG_PROPERTY_INVALID, "%s %s", key,
+			       fault.data);
 		buf_done(&fault);
 		return;
 	}
@@ -215,7 +223,8 @@ void value_set(struct loader *loader, const struct option_spec *spec, const char
 	value->raw = value->text = arena_strdup(&loader->config->arena, text);
 }
 
-void property_set(struct loader *loader, struct named *named, const char *pair, const struct where *where)
+void property_set(struct loader *loader, struct named *named, const char *pair,
+		  const struct where *where)
 {
 	struct arena *arena = &loader->config->arena;
 	const char *equals = strchr(pair, '=');
@@ -225,7 +234,8 @@ void property_set(struct loader *loader, struct named *named, const char *pair, 
 	if (!equals || equals == pair) {
 		/* The text may be a secret that lost its name, so it is not repeated. */
 		loader_finding(loader, where, CODE_CONFIG_PROPERTY_INVALID,
-			       "connection \"%s\": a property must be written name=value", named->name);
+			       "connection \"%s\": a property must be written name=value",
+			       named->name);
 		return;
 	}
 	name = str_make(pair, (size_t)(equals - pair));
@@ -236,8 +246,8 @@ void property_set(struct loader *loader, struct named *named, const char *pair, 
 			continue;
 		if (property->value.where.origin == where->origin)
 			loader_finding(loader, where, CODE_CONFIG_PROPERTY_INVALID,
-				       "connection \"%s\": property \"%s\" is given twice", named->name,
-				       property->name);
+				       "connection \"%s\": property \"%s\" is given twice",
+				       named->name, property->name);
 		property->value.where = *where;
 		property->value.raw = property->value.text = arena_strdup(arena, equals + 1);
 		return;

@@ -106,7 +106,8 @@ static void print_text(const struct config *config, struct buf *out)
 	}
 }
 
-static void value_add_json(struct buf *out, const struct option_spec *spec, const struct value *value)
+static void value_add_json(struct buf *out, const struct option_spec *spec,
+			   const struct value *value)
 {
 	buf_add_text(out, "{\"key\":");
 	buf_add_json(out, str_of(spec->key));

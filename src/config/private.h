@@ -42,8 +42,8 @@ extern const size_t option_count;
 enum list_kind { LIST_CONNECTIONS, LIST_TENANTS, LIST_KIND_COUNT };
 
 struct list_spec {
-	const char *key;	  /* "connections" */
-	const char *thing;	  /* "connection" */
+	const char *key;   /* "connections" */
+	const char *thing; /* "connection" */
 	const struct option_spec *fields;
 	size_t field_count;
 };
@@ -75,7 +75,7 @@ struct value {
 	struct where where;
 	const char *raw;  /* as written */
 	const char *text; /* references resolved */
-	int64_t number;	  /* INT, DURATION (ms), BOOL */
+	int64_t number;   /* INT, DURATION (ms), BOOL */
 };
 
 struct property {
@@ -114,19 +114,22 @@ struct loader {
 };
 
 /* One line in the findings; the code decides whether it is an error or a warning. */
-void loader_finding(struct loader *loader, const struct where *where, enum code code, const char *fmt, ...)
-	PRINTF_LIKE(4, 5);
+void loader_finding(struct loader *loader, const struct where *where, enum code code,
+		    const char *fmt, ...) PRINTF_LIKE(4, 5);
 
 /* Validates `text` by the row and sets the value, or leaves it as it is with a finding. `key` is for the finding. */
-void value_set(struct loader *loader, const struct option_spec *spec, const char *key, struct value *value,
-	       const char *text, const struct where *where);
+void value_set(struct loader *loader, const struct option_spec *spec, const char *key,
+	       struct value *value, const char *text, const struct where *where);
 /* "name=value": sets or replaces a property of `named`. */
-void property_set(struct loader *loader, struct named *named, const char *pair, const struct where *where);
+void property_set(struct loader *loader, struct named *named, const char *pair,
+		  const struct where *where);
 /* Adds a thing with default values, or finds the one that is there. NULL with a finding if the name is not allowed. */
-struct named *named_add(struct loader *loader, enum list_kind kind, struct str name, const struct where *where);
+struct named *named_add(struct loader *loader, enum list_kind kind, struct str name,
+			const struct where *where);
 struct named *named_find(const struct config *config, enum list_kind kind, struct str name);
 
 void file_read(struct loader *loader, const char *path);
+void text_read(struct loader *loader, const char *name, struct str text);
 void environment_read(struct loader *loader);
 /* The value of `name` in a "NAME=value" array, or NULL. */
 const char *environment_get(char *const *environ_, const char *name);

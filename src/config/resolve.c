@@ -27,12 +27,13 @@ static enum result secret_read(const char *dir, const char *key, struct buf *out
 
 	if (!key_is_allowed(key))
 		return error_set(err, RESULT_REJECT, CODE_CONFIG_SECRET_MISSING,
-				 "secret:%s must name a file in secrets.dir, without / and ..", key);
+				 "secret:%s must name a file in secrets.dir, without / and ..",
+				 key);
 	buf_printf(&path, "%s/%s", dir, key);
 	file = fopen(path.data, "re");
 	if (!file) {
-		error_set(err, RESULT_REJECT, CODE_CONFIG_SECRET_MISSING, "secret:%s: cannot read %s: %s", key,
-			  path.data, strerror(errno));
+		error_set(err, RESULT_REJECT, CODE_CONFIG_SECRET_MISSING,
+			  "secret:%s: cannot read %s: %s", key, path.data, strerror(errno));
 		buf_done(&path);
 		return RESULT_REJECT;
 	}
@@ -42,8 +43,8 @@ static enum result secret_read(const char *dir, const char *key, struct buf *out
 	failed = ferror(file);
 	fclose(file);
 	if (failed)
-		return error_set(err, RESULT_REJECT, CODE_CONFIG_SECRET_MISSING, "secret:%s: cannot be read: %s",
-				 key, strerror(errno));
+		return error_set(err, RESULT_REJECT, CODE_CONFIG_SECRET_MISSING,
+				 "secret:%s: cannot be read: %s", key, strerror(errno));
 	if (len == sizeof(bytes))
 		return error_set(err, RESULT_REJECT, CODE_CONFIG_SECRET_MISSING,
 				 "secret:%s is larger than %d bytes", key, SECRET_BYTES_MAX - 1);
@@ -52,7 +53,8 @@ static enum result secret_read(const char *dir, const char *key, struct buf *out
 	if (len && bytes[len - 1] == '\r')
 		len--;
 	if (memchr(bytes, '\0', len))
-		return error_set(err, RESULT_REJECT, CODE_CONFIG_SECRET_MISSING, "secret:%s holds a NUL byte", key);
+		return error_set(err, RESULT_REJECT, CODE_CONFIG_SECRET_MISSING,
+				 "secret:%s holds a NUL byte", key);
 	buf_add(out, bytes, len);
 	explicit_bzero(bytes, sizeof(bytes));
 	return RESULT_OK;
@@ -79,11 +81,13 @@ static enum result reference_resolve(char *const *environ_, const char *dir, con
 	}
 	/* An empty key or password would open what it is to close. */
 	if (result == RESULT_OK && out->len == before)
-		return error_set(err, RESULT_REJECT, CODE_CONFIG_SECRET_MISSING, "%s is empty", text);
+		return error_set(err, RESULT_REJECT, CODE_CONFIG_SECRET_MISSING, "%s is empty",
+				 text);
 	return result;
 }
 
-enum result config_secret(const char *secrets_dir, const char *reference, struct buf *out, struct error *err)
+enum result config_secret(const char *secrets_dir, const char *reference, struct buf *out,
+			  struct error *err)
 {
 	return reference_resolve(environ, secrets_dir, reference, out, err);
 }

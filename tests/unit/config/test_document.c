@@ -13,8 +13,8 @@ struct collector {
 	struct buf text;
 };
 
-static void collector_add(struct document_sink *sink, const char *file, unsigned line, enum code code,
-			  const char *text)
+static void collector_add(struct document_sink *sink, const char *file, unsigned line,
+			  enum code code, const char *text)
 {
 	struct collector *collector = container_of(sink, struct collector, sink);
 
@@ -26,13 +26,15 @@ static void collector_add(struct document_sink *sink, const char *file, unsigned
 
 static struct document_options options_for(struct collector *collector, bool include_allowed)
 {
-	return (struct document_options){&collector->sink, CODE_CONFIG_CHANNEL_INVALID, include_allowed};
+	return (struct document_options){&collector->sink, CODE_CONFIG_CHANNEL_INVALID,
+					 include_allowed};
 }
 
 /* Reads everything that the vocabulary of these tests has. */
 static void read_all(const struct config_setting_t *root)
 {
-	static const char *const keys[] = {"name", "count", "on", "wait", "kind", "sub", "items", "words", NULL};
+	static const char *const keys[] = {"name", "count", "on",    "wait", "kind",
+					   "sub",  "items", "words", NULL};
 	static const char *const kinds[] = {"red", "green", NULL};
 	const struct config_setting_t *list;
 	const char *text;
@@ -73,23 +75,31 @@ static const struct {
 	 "f:1: unknown key \"nam\"; did you mean \"name\"?\nf:2: unknown key \"zebra\"\n"},
 	/* Integers. */
 	{"name = \"a\"; count = 2147483647;", ""},
-	{"name = \"a\";\ncount = 2147483648;", "f:2: the integer 2147483648 does not fit 32 bits; write 2147483648L\n"},
-	{"name = \"a\";\ncount = 4294967297;", "f:2: the integer 4294967297 does not fit 32 bits; write 4294967297L\n"},
+	{"name = \"a\";\ncount = 2147483648;",
+	 "f:2: the integer 2147483648 does not fit 32 bits; write 2147483648L\n"},
+	{"name = \"a\";\ncount = 4294967297;",
+	 "f:2: the integer 4294967297 does not fit 32 bits; write 4294967297L\n"},
 	{"name = \"a\"; count = 4294967297L;", ""},
 	{"name = \"a\"; count = 4294967297LL;", ""},
 	{"name = \"a\";\ncount = 9223372036854775808L;",
 	 "f:2: the integer 9223372036854775808L does not fit 64 bits\n"},
 	{"name = \"a\";\ncount = 18446744073709551617;",
 	 "f:2: the integer 18446744073709551617 does not fit 64 bits\n"},
-	{"name = \"a\";\ncount = 0xFFFFFFFF;", "f:2: the integer 0xFFFFFFFF does not fit 32 bits; write 0xFFFFFFFFL\n"},
+	{"name = \"a\";\ncount = 0xFFFFFFFF;",
+	 "f:2: the integer 0xFFFFFFFF does not fit 32 bits; write 0xFFFFFFFFL\n"},
 	{"name = \"a\"; count = 0x10;", ""},
-	{"name = \"a\";\ncount = -2147483649;", "f:2: the integer -2147483649 does not fit 32 bits; write -2147483649L\n"},
+	{"name = \"a\";\ncount = -2147483649;",
+	 "f:2: the integer -2147483649 does not fit 32 bits; write -2147483649L\n"},
 	{"name = \"a\"; count = -2147483648;",
 	 "f:1: \"count\" must be from 1 to 5000000000, not -2147483648\n"},
-	{"name = \"a 99999999999 @include\"; # 99999999999 @include\n/* 99999999999\n@include */ count = 1;", ""},
+	{"name = \"a 99999999999 @include\"; # 99999999999 @include\n/* 99999999999\n@include */ "
+	 "count = 1;",
+	 ""},
 	{"a-99999999999 = 1; name = \"a\";", "f:1: unknown key \"a-99999999999\"\n"},
-	{"name = \"a\"; count = 1.5;", "f:1: \"count\" must be an integer, not a floating-point number\n"},
-	{"name = \"a\"; count = 1.5e10;", "f:1: \"count\" must be an integer, not a floating-point number\n"},
+	{"name = \"a\"; count = 1.5;",
+	 "f:1: \"count\" must be an integer, not a floating-point number\n"},
+	{"name = \"a\"; count = 1.5e10;",
+	 "f:1: \"count\" must be an integer, not a floating-point number\n"},
 	/* Texts. */
 	{"name = \"a\\\"b // no comment\"; on = true;", ""},
 	{"name = \"a\\\\\"; on = true;", ""},
@@ -110,10 +120,12 @@ static const struct {
 	{"name = \"a\";\nsub = ( );", "f:2: \"sub\" must be a group { … }, not a list ( … )\n"},
 	{"name = \"a\";\nitems = (\n { id = \"1\"; },\n { ix = \"2\"; },\n 7 );",
 	 "f:5: expected a group { … }, not an integer\n"},
-	{"name = \"a\";\nitems = (\n { id = \"1\"; },\n { ix = \"2\"; } );", "f:4: \"id\" is missing\n"},
+	{"name = \"a\";\nitems = (\n { id = \"1\"; },\n { ix = \"2\"; } );",
+	 "f:4: \"id\" is missing\n"},
 	{"name = \"a\";\nwords = [ \"a\",\n \"b\" ];", ""},
 	{"name = \"a\";\nwords = ( \"a\",\n 2 );", "f:3: expected a text, not an integer\n"},
-	{"sub = ((((((((((((((((((((((((((((((((((((((((((((((((((((((((", "f:1: groups and lists are nested more than 32 deep\n"},
+	{"sub = ((((((((((((((((((((((((((((((((((((((((((((((((((((((((",
+	 "f:1: groups and lists are nested more than 32 deep\n"},
 };
 
 START_TEST(document_findings)
@@ -140,7 +152,8 @@ START_TEST(document_nul_byte)
 	struct document_options options = options_for(&collector, false);
 	struct document *doc = NULL;
 
-	ck_assert_int_eq(document_parse("f", str_make("a = 1;\n\0b", 9), &options, &doc), RESULT_REJECT);
+	ck_assert_int_eq(document_parse("f", str_make("a = 1;\n\0b", 9), &options, &doc),
+			 RESULT_REJECT);
 	ck_assert_ptr_null(doc);
 	ck_assert_str_eq(collector.text.data, "f:2: there is a NUL byte\n");
 	buf_done(&collector.text);
