@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * First instances and FAILED ones. Private to src/engine; everything is made in the step's arena. Threads: pure functions.
+ * First instances and FAILED ones (failed.c), and the events that these keep (event.c). Private to src/engine; everything is made in the step's arena. Threads: pure functions.
  */
 #ifndef SUTRA_ENGINE_FAILED_H
 #define SUTRA_ENGINE_FAILED_H
