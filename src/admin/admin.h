@@ -34,8 +34,6 @@ struct admin_sources {
 	struct lane_set *lanes;
 	struct outbox *outbox;
 	struct roles *roles;		/* may be NULL */
-	const struct activation *activation; /* may be NULL */
-	struct view *view;
 	const char *boot_id;
 	const char *version;
 	int64_t started_us;
@@ -56,6 +54,9 @@ struct admin_settings {
 /* RESULT_FATAL: the address cannot be bound. `port` gets the bound one. */
 enum result admin_start(struct runtime *runtime, const struct admin_settings *settings, const struct admin_sources *sources,
 			struct admin **out, uint16_t *port, struct error *err) MUST_CHECK;
+/* The deployments are loaded and the lanes serve this view (a reference is taken; `activation` may be NULL, else outlives the
+ * admin). Before it readiness is DOWN: "no view". @thread main */
+void admin_loaded(struct admin *admin, struct view *view, const struct activation *activation);
 void admin_stop(struct admin **admin);
 
 #endif

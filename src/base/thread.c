@@ -8,9 +8,11 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "base/alloc.h"
 #include "base/loop_uv.h"
+#include "base/time.h"
 
 static void *thread_main(void *arg)
 {
@@ -103,10 +105,27 @@ static void threads_loop_stop(struct runtime *runtime UNUSED, struct loop **loop
 	*loop = NULL;
 }
 
+#define WAIT_INTERVAL_NS 2000000
+
+static bool threads_loop_wait(struct runtime *runtime UNUSED, bool (*until)(void *arg), void *arg, int64_t timeout_ms)
+{
+	int64_t end_us = time_monotonic_us() + timeout_ms * US_PER_MS;
+
+	while (!until(arg)) {
+		struct timespec pause = {0, WAIT_INTERVAL_NS};
+
+		if (time_monotonic_us() >= end_us)
+			return false;
+		nanosleep(&pause, NULL);
+	}
+	return true;
+}
+
 static const struct runtime_ops threads_ops = {
 	.loop_start = threads_loop_start,
 	.loop_stop = threads_loop_stop,
 	.loop_call = threads_loop_call,
+	.loop_wait = threads_loop_wait,
 };
 
 struct runtime *runtime_threads(void)

@@ -20,6 +20,9 @@ struct runtime_ops {
 	void (*loop_stop)(struct runtime *runtime, struct loop **loop);
 	/* Runs `fn(arg)` on the loop and returns when it has returned. Never call it from a loop. */
 	void (*loop_call)(struct runtime *runtime, struct loop *loop, void (*fn)(void *arg), void *arg);
+	/* Returns when `until(arg)` is true, or false after `timeout_ms`. The condition is looked at every few milliseconds, or
+	 * after every simulated event, on the calling thread; it must be cheap and read shared state atomically. Main only. */
+	bool (*loop_wait)(struct runtime *runtime, bool (*until)(void *arg), void *arg, int64_t timeout_ms);
 };
 
 struct runtime {
@@ -42,6 +45,11 @@ static inline void loop_stop(struct loop **loop)
 static inline void loop_call(struct loop *loop, void (*fn)(void *arg), void *arg)
 {
 	loop->runtime->ops->loop_call(loop->runtime, loop, fn, arg);
+}
+
+static inline bool loop_wait(struct runtime *runtime, bool (*until)(void *arg), void *arg, int64_t timeout_ms)
+{
+	return runtime->ops->loop_wait(runtime, until, arg, timeout_ms);
 }
 
 /* The libuv loop under a production loop, for descriptors; NULL under the simulator. @thread the loop's own */
