@@ -8,6 +8,7 @@
 #ifndef SUTRA_SERVICE_H
 #define SUTRA_SERVICE_H
 
+#include "base/arena.h"
 #include "config/config.h"
 #include "flow/delivery.h"
 #include "flow/lane_set.h"
@@ -51,6 +52,8 @@ struct admin;
 struct service {
 	const struct config *config;
 	struct service_seams seams;
+	struct arena arena; /* names that live as long as the service */
+	struct loop *loop;  /* for ids, and for answers that nobody else waits for */
 	char boot_id[ID_TEXT_SIZE];
 	char owner_prefix[160]; /* <host ≤ 96>-<pid>-<8 hex> */
 	char application[64];	/* sutra/<boot id> */
@@ -71,12 +74,19 @@ struct service {
 	struct roles *roles;
 	struct admin *admin;
 	bool ready; /* atomic: the lanes serve the view */
+	bool store_started, outbox_started, roles_started;
+	bool stop_is_unclean; /* something is still out: do not free, just exit */
+	uint16_t admin_port;
 };
 
 /* Checks and builds; opens nothing that talks yet. */
 enum result service_new(const struct config *config, const struct service_seams *seams, struct service **out,
 			struct error *err) MUST_CHECK;
-/* RESULT_AGAIN: the database is away (the caller tries again); RESULT_FATAL: it cannot start. */
+/* The admin listener, first of all, so that probes see why the rest does not come. RESULT_FATAL: it cannot be bound. */
+enum result service_start_listener(struct service *service, struct error *err) MUST_CHECK;
+/* RESULT_AGAIN: the database is away (the caller tries again later); RESULT_FATAL: it cannot start. */
+enum result service_check_database(struct service *service, struct error *err) MUST_CHECK;
+/* Everything else. As service_check_database, which it does first. */
 enum result service_start(struct service *service, struct error *err) MUST_CHECK;
 /* Stops taking, finishes or gives back what is held, flushes the outbox, releases leases; bounded by shutdown.timeout. */
 void service_stop(struct service *service);

@@ -20,6 +20,7 @@
 #include "value/header.h"
 
 struct consumer;
+struct kafka_client;
 struct publisher;
 
 /*
@@ -173,7 +174,10 @@ struct transport_connection {
 	size_t property_count;
 	struct loop *consume_loop;
 	struct loop *publish_loop;
-	void *state; /* the transport's: local's hub, kafka's client seam */
+	/* Kafka's client seam: NULL = librdkafka. `kafka_cluster` is the seam's own. */
+	const struct kafka_client *kafka;
+	void *kafka_cluster;
+	void *state; /* the transport's own */
 };
 
 struct transport {

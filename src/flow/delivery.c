@@ -189,7 +189,16 @@ static void intake_state(struct consumer_sink *sink, enum consumer_state state, 
 	struct intake *intake = container_of(sink, struct intake, sink);
 
 	__atomic_store_n(&intake->stats.state, (int)state, __ATOMIC_RELAXED);
-	snprintf(intake->stats.detail, sizeof(intake->stats.detail), "%s", detail ? detail : "");
+	uv_mutex_lock(&intake->detail_lock);
+	snprintf(intake->detail, sizeof(intake->detail), "%s", detail ? detail : "");
+	uv_mutex_unlock(&intake->detail_lock);
+}
+
+void intake_detail(struct intake *intake, char *out, size_t size)
+{
+	uv_mutex_lock(&intake->detail_lock);
+	snprintf(out, size, "%s", intake->detail);
+	uv_mutex_unlock(&intake->detail_lock);
 }
 
 static void intake_stopped(struct consumer_sink *sink)
@@ -217,6 +226,7 @@ struct intake *intake_new(struct lane_set *lanes, struct wake *wake, const struc
 	intake->lanes = lanes;
 	intake->wake = wake;
 	intake->wake_target.woken = intake_woken;
+	uv_mutex_init(&intake->detail_lock);
 	list_init(&intake->window);
 	map_init(&intake->chains);
 	map_init(&intake->interests);
@@ -256,6 +266,7 @@ void intake_free(struct intake **intake)
 	for (struct map_entry *e = map_first(&in->interests); e; e = map_next(&in->interests, e))
 		free(e->value);
 	map_done(&in->interests);
+	uv_mutex_destroy(&in->detail_lock);
 	free((char *)in->settings.tenant);
 	free((char *)in->settings.channel);
 	free(in);

@@ -19,6 +19,8 @@
 #ifndef SUTRA_FLOW_DELIVERY_H
 #define SUTRA_FLOW_DELIVERY_H
 
+#include <uv.h>
+
 #include "base/list.h"
 #include "base/map.h"
 #include "flow/lane_set.h"
@@ -82,7 +84,6 @@ struct intake_stats {
 	uint64_t unsettled;	/* now */
 	int64_t oldest_held_us; /* monotonic, of the oldest held one; 0 = none */
 	int state;		/* enum consumer_state */
-	char detail[120];	/* of the state; racy by design: for people */
 };
 
 struct intake {
@@ -99,6 +100,8 @@ struct intake {
 	uint32_t next_lane; /* for messages without an order key */
 	bool stopping;
 	int64_t oldest_checked_us;
+	uv_mutex_t detail_lock;
+	char detail[120]; /* of the state; under detail_lock */
 	struct intake_stats stats;
 	/* Called on the loop when everything is settled and the consumer closed. */
 	void (*stopped)(struct intake *intake);
@@ -111,6 +114,8 @@ struct consumer_sink *intake_sink(struct intake *intake);
 void intake_start(struct intake *intake, struct consumer *consumer);
 void intake_stop(struct intake *intake);
 void intake_free(struct intake **intake);
+/* Why it is in its state, for people. @thread any @locks detail_lock */
+void intake_detail(struct intake *intake, char *out, size_t size);
 
 /* For settle.c. */
 void delivery_dispatch(struct delivery *dlv);
