@@ -19,7 +19,6 @@
 #include "base/log.h"
 #include "base/time.h"
 #include "roles/roles.h"
-#include "transports/local/local.h"
 
 #define HOST_MAX 96
 
