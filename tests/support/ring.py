@@ -295,7 +295,7 @@ class Ring:
         if process.poll() is None:
             process.terminate()
             try:
-                process.wait(10)
+                process.wait(10 * FACTOR)
             except subprocess.TimeoutExpired:
                 pass
         try:
