@@ -55,10 +55,10 @@ struct expression_state {
 	size_t in_use;
 	size_t baseline;
 	size_t allocated; /* by this evaluation, never reduced */
-	size_t peak;	  /* highest in_use of this evaluation */
-	bool armed;	  /* the bounds hold: an evaluation runs */
-	bool refused;	  /* the last growth was refused; the next request is Lua's second try after a collection */
-	bool dirty;	  /* garbage of earlier evaluations may be about */
+	size_t peak;      /* highest in_use of this evaluation */
+	bool armed;       /* the bounds hold: an evaluation runs */
+	bool refused; /* the last growth was refused; the next request is Lua's second try after a collection */
+	bool dirty; /* garbage of earlier evaluations may be about */
 
 	/* Steps and time. */
 	int64_t budget;
@@ -75,8 +75,8 @@ struct expression_state {
 	struct expression_record event, instance, process;
 	msgpack_object header; /* its address is the view of all headers; a map once built */
 	bool header_built;
-	msgpack_object null; /* its address is `null` */
-	struct map binaries; /* byte strings read so far: they go out as such */
+	msgpack_object null;  /* its address is `null` */
+	struct map binaries;  /* byte strings read so far: they go out as such */
 	struct str *assigned; /* names a script assigned, in order; the values are in a Lua table */
 	size_t assigned_count;
 
@@ -137,9 +137,9 @@ bool lua_result_copy(lua_State *L, int index, msgpack_object *out, const char **
 
 struct lua_walk {
 	const msgpack_object *view; /* NULL: a Lua table */
-	uint32_t list_count;	    /* elements 1..n come first */
-	uint32_t key_count;	    /* then the keys, in order */
-	uint32_t order[];	    /* of a map's entries */
+	uint32_t list_count;        /* elements 1..n come first */
+	uint32_t key_count;         /* then the keys, in order */
+	uint32_t order[];           /* of a map's entries */
 };
 
 /* Pushes a walk (a userdata) over the container or nil at `arg`; an error for anything else. */
@@ -162,10 +162,11 @@ int lua_pairs(lua_State *L);
 int lua_environment_index(lua_State *L); /* upvalue 1: the library's table */
 int lua_environment_assign(lua_State *L);
 void lua_library_install(lua_State *L);
-void lua_library_fill(lua_State *L);	/* lua_functions.c: len map filter … into the table on top */
-void lua_string_install(lua_State *L);	/* pushes the table `string`, sets the metatable of strings */
-void lua_utf8_install(lua_State *L);	/* pushes the table `utf8` */
-void lua_table_install(lua_State *L);	/* pushes the table `table` */
+void lua_library_fill(lua_State *L); /* lua_functions.c: len map filter … into the table on top */
+void lua_string_install(
+	lua_State *L);                /* pushes the table `string`, sets the metatable of strings */
+void lua_utf8_install(lua_State *L);  /* pushes the table `utf8` */
+void lua_table_install(lua_State *L); /* pushes the table `table` */
 /* Wraps every stock function of the table on top so that the text it is given counts as steps. */
 void lua_library_wrap(lua_State *L);
 /* Replaces the table on top by a read-only stand-in. */

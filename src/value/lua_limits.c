@@ -192,7 +192,10 @@ void lua_limits_begin(struct expression_state *state)
 	state->cpu_started = false;
 	state->breach = BREACH_NONE;
 	state->error_line = 0;
-	lua_sethook(state->lua, hook, LUA_MASKCOUNT, max == 0 ? 1 : max < HOOK_COUNT ? (int)max : HOOK_COUNT);
+	lua_sethook(state->lua, hook, LUA_MASKCOUNT,
+		    max == 0           ? 1
+		    : max < HOOK_COUNT ? (int)max
+				       : HOOK_COUNT);
 	state->armed = true;
 }
 
@@ -209,7 +212,8 @@ bool lua_limits_doubtful(const struct expression_state *state, bool was_dirty)
 	if (!was_dirty)
 		return false;
 	return state->breach == BREACH_MEMORY || state->breach == BREACH_ALLOCATED ||
-	       live + DOUBT > state->limits.max_memory || state->allocated + DOUBT > state->limits.max_allocated;
+	       live + DOUBT > state->limits.max_memory ||
+	       state->allocated + DOUBT > state->limits.max_allocated;
 }
 
 void lua_limits_note(lua_State *L, int status)
@@ -250,7 +254,8 @@ void lua_limits_describe(const struct expression_state *state, struct buf *out)
 			   limits->max_allocated);
 		break;
 	case BREACH_CPU:
-		buf_printf(out, "more than %lld ms of CPU time", (long long)(limits->max_cpu_us / US_PER_MS));
+		buf_printf(out, "more than %lld ms of CPU time",
+			   (long long)(limits->max_cpu_us / US_PER_MS));
 		break;
 	case BREACH_RECURSION:
 		buf_add_text(out, "recursion too deep");
