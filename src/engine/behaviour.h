@@ -28,8 +28,9 @@ struct step {
 	const struct step_env *env;
 	const struct process *process;
 	const struct event *event;
-	struct str event_name; /* what the payload is called; absent = the start or wait has no source */
-	int64_t version;       /* of the input; 0 for a first step */
+	struct str
+		event_name; /* what the payload is called; absent = the start or wait has no source */
+	int64_t version;    /* of the input; 0 for a first step */
 	struct instance *inst; /* the next instance, being made */
 	struct step_result *out;
 
@@ -72,7 +73,8 @@ void step_consume(struct step *step);
 /* Goes on by every outgoing flow whose condition holds, as a task or event does; with none to go by the token ends. */
 enum result step_leave(struct step *step, const struct node *node, struct error *err) MUST_CHECK;
 /* Whether a flow may be taken; one without a condition may. */
-enum result step_flow_holds(struct step *step, const struct flow *flow, bool *out, struct error *err) MUST_CHECK;
+enum result step_flow_holds(struct step *step, const struct flow *flow, bool *out,
+			    struct error *err) MUST_CHECK;
 /* Of the instance being made; NULL if there is none. Valid until the next step_fork or step_consume. */
 struct token *step_token(struct step *step, uint32_t id);
 /* Room for one more of `size` bytes behind `count` in an arena array; an array that is borrowed has *cap 0. */
@@ -100,8 +102,8 @@ enum result step_made(struct step *step, size_t bytes, struct error *err) MUST_C
  * A scalar as text: strings as they are, integers in decimal, booleans as words; STR_NONE for nil. Anything else is
  * RESULT_REJECT with EXPRESSION_FAILED; `what` names it.
  */
-enum result scalar_text(struct arena *arena, const msgpack_object *value, const char *what, struct str name,
-			struct str *out, struct error *err) MUST_CHECK;
+enum result scalar_text(struct arena *arena, const msgpack_object *value, const char *what,
+			struct str name, struct str *out, struct error *err) MUST_CHECK;
 
 /* instance.c */
 bool instance_has_alias(const struct instance *inst, struct str name, struct str value);

@@ -10,8 +10,8 @@
 
 #include "engine/behaviour.h"
 
-enum result scalar_text(struct arena *arena, const msgpack_object *value, const char *what, struct str name,
-			struct str *out, struct error *err)
+enum result scalar_text(struct arena *arena, const msgpack_object *value, const char *what,
+			struct str name, struct str *out, struct error *err)
 {
 	struct str s;
 	int64_t v;
@@ -30,15 +30,17 @@ enum result scalar_text(struct arena *arena, const msgpack_object *value, const 
 	} else if (value->type == MSGPACK_OBJECT_BOOLEAN) {
 		*out = value->via.boolean ? STR("true") : STR("false");
 	} else {
-		return error_set(err, RESULT_REJECT, CODE_EXPRESSION_FAILED,
-				 "%s %.*s: the value is neither a string nor an integer nor a boolean", what,
-				 STR_ARG(name));
+		return error_set(
+			err, RESULT_REJECT, CODE_EXPRESSION_FAILED,
+			"%s %.*s: the value is neither a string nor an integer nor a boolean", what,
+			STR_ARG(name));
 	}
 	return RESULT_OK;
 }
 
-static enum result message_eval(const struct step_env *env, struct str tenant, const struct node *node,
-				const struct event *event, const struct expression *expr, msgpack_object *out,
+static enum result message_eval(const struct step_env *env, struct str tenant,
+				const struct node *node, const struct event *event,
+				const struct expression *expr, msgpack_object *out,
 				struct error *err)
 {
 	const struct process *process = node->process;
@@ -59,11 +61,12 @@ static enum result message_eval(const struct step_env *env, struct str tenant, c
 	if (node->source)
 		names[count++] = (struct expression_name){node->source->name, &event->payload};
 	scope.name_count = count;
-	return expression_eval(env->expressions, &env->deployment->expressions, expr, &scope, env->arena, out,
-			       err);
+	return expression_eval(env->expressions, &env->deployment->expressions, expr, &scope,
+			       env->arena, out, err);
 }
 
-static bool has_key(const struct instance_wait_key *keys, uint32_t count, struct str name, struct str value)
+static bool has_key(const struct instance_wait_key *keys, uint32_t count, struct str name,
+		    struct str value)
 {
 	for (uint32_t i = 0; i < count; i++)
 		if (str_equal(keys[i].name, name) && str_equal(keys[i].value, value))
@@ -72,10 +75,11 @@ static bool has_key(const struct instance_wait_key *keys, uint32_t count, struct
 }
 
 enum result engine_correlate(const struct step_env *env, struct str tenant, const struct node *node,
-			     const struct event *event, struct instance_wait_key **keys, uint32_t *count,
-			     struct error *err)
+			     const struct event *event, struct instance_wait_key **keys,
+			     uint32_t *count, struct error *err)
 {
-	struct instance_wait_key *found = arena_alloc(env->arena, (node->alias_count + 1) * sizeof(*found));
+	struct instance_wait_key *found = arena_alloc(env->arena,
+						      (node->alias_count + 1) * sizeof(*found));
 	uint32_t found_count = 0;
 
 	for (uint32_t i = 0; i < node->alias_count; i++) {
@@ -107,7 +111,8 @@ enum result engine_validate(const struct step_env *env, struct str tenant, const
 	for (uint32_t i = 0; i < node->source->validate_count; i++) {
 		const struct validate_rule *rule = &node->source->validates[i];
 		msgpack_object value;
-		enum result result = message_eval(env, tenant, node, event, rule->expression, &value, err);
+		enum result result = message_eval(env, tenant, node, event, rule->expression,
+						  &value, err);
 
 		if (result != RESULT_OK)
 			return result;

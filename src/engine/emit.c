@@ -12,13 +12,14 @@
  */
 #include "engine/behaviour.h"
 
-static enum result send_headers(struct step *step, const struct node *node, struct header_list *headers,
-				struct error *err)
+static enum result send_headers(struct step *step, const struct node *node,
+				struct header_list *headers, struct error *err)
 {
 	*headers = (struct header_list){NULL, 0};
 	if (!node->header_count)
 		return RESULT_OK;
-	headers->items = arena_alloc(step->env->arena, node->header_count * sizeof(*headers->items));
+	headers->items = arena_alloc(step->env->arena,
+				     node->header_count * sizeof(*headers->items));
 	for (uint32_t i = 0; i < node->header_count; i++) {
 		const struct header_rule *rule = &node->headers[i];
 		msgpack_object value;
@@ -34,8 +35,8 @@ static enum result send_headers(struct step *step, const struct node *node, stru
 	return RESULT_OK;
 }
 
-static enum result send_key(struct step *step, const struct node *node, const struct channel *channel,
-			    struct str *key, struct error *err)
+static enum result send_key(struct step *step, const struct node *node,
+			    const struct channel *channel, struct str *key, struct error *err)
 {
 	msgpack_object value;
 	enum result result;
@@ -44,8 +45,8 @@ static enum result send_key(struct step *step, const struct node *node, const st
 	if (channel->key) {
 		result = step_eval(step, node, channel->key, &value, err);
 		if (result == RESULT_OK)
-			result = scalar_text(step->env->arena, &value, "record key of channel", channel->name, key,
-					     err);
+			result = scalar_text(step->env->arena, &value, "record key of channel",
+					     channel->name, key, err);
 		if (result != RESULT_OK)
 			return result;
 	}
@@ -58,8 +59,8 @@ static enum result send_key(struct step *step, const struct node *node, const st
 }
 
 /* Adds `send` with body, headers and key; its channel and destination are set. */
-static enum result send_add(struct step *step, const struct node *node, const struct expression *body,
-			    struct step_send send, struct error *err)
+static enum result send_add(struct step *step, const struct node *node,
+			    const struct expression *body, struct step_send send, struct error *err)
 {
 	struct step_result *out = step->out;
 	enum result result = step_eval(step, node, body, &send.body, err);
@@ -113,13 +114,16 @@ static enum result emit_reply(struct step *step, const struct node *node, struct
 		channel = address->destination.ptr ? inbound : NULL;
 	if (!channel && !name.ptr && !address->destination.ptr)
 		return error_set(err, RESULT_REJECT, CODE_OUTBOUND_NO_REPLY_ADDRESS,
-				 "the message that started the instance gave no reply address, and no reply channel is set");
+				 "the message that started the instance gave no reply address, and "
+				 "no reply channel is set");
 	if (!channel)
 		return error_set(err, RESULT_REJECT, CODE_RUNTIME_STEP_FAILED,
 				 "channel %.*s of the reply is not in the deployment",
 				 STR_ARG(name.ptr ? name : address->channel));
-	return send_add(step, node, node->reply->body,
-			(struct step_send){.channel = channel, .is_reply = true, .destination = *address}, err);
+	return send_add(
+		step, node, node->reply->body,
+		(struct step_send){.channel = channel, .is_reply = true, .destination = *address},
+		err);
 }
 
 enum result step_emit(struct step *step, const struct node *node, struct error *err)

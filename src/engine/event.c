@@ -73,7 +73,8 @@ static bool get_headers(struct arena *arena, const msgpack_object *list, struct 
 		if (pair->type != MSGPACK_OBJECT_ARRAY || pair->via.array.size != 2 ||
 		    !value_as_str(&pair->via.array.ptr[0]).ptr)
 			return false;
-		out->items[i] = (struct header){value_as_str(&pair->via.array.ptr[0]), pair->via.array.ptr[1]};
+		out->items[i] = (struct header){value_as_str(&pair->via.array.ptr[0]),
+						pair->via.array.ptr[1]};
 	}
 	return true;
 }
@@ -89,7 +90,8 @@ enum result event_from_value(struct arena *arena, const msgpack_object *value, s
 	if (!payload || !time || !value_as_int(time, &event.time_us) ||
 	    !get_headers(arena, value_get(value, STR("headers")), headers) ||
 	    !get_str(value, STR("id"), &event.id) || !get_str(value, STR("type"), &event.type) ||
-	    !get_str(value, STR("channel"), &event.channel) || !get_str(value, STR("key"), &event.key))
+	    !get_str(value, STR("channel"), &event.channel) ||
+	    !get_str(value, STR("key"), &event.key))
 		return error_set(err, RESULT_FATAL, CODE_RUNTIME_SNAPSHOT_INVALID,
 				 "the message kept with the failed first step is damaged");
 	event.payload = *payload;

@@ -17,8 +17,8 @@ static uint32_t count_waiting(const struct instance *inst)
 	return count;
 }
 
-struct step_wait *instance_waits(struct arena *arena, const struct instance *inst, const struct process *process,
-				 uint32_t *count)
+struct step_wait *instance_waits(struct arena *arena, const struct instance *inst,
+				 const struct process *process, uint32_t *count)
 {
 	struct step_wait *waits;
 
@@ -31,8 +31,8 @@ struct step_wait *instance_waits(struct arena *arena, const struct instance *ins
 
 		if (token->state == TOKEN_WAITING)
 			waits[(*count)++] = (struct step_wait){
-				token->id, process ? process_node(process, token->node) : NULL, token->keys,
-				token->key_count};
+				token->id, process ? process_node(process, token->node) : NULL,
+				token->keys, token->key_count};
 	}
 	return waits;
 }
@@ -69,8 +69,9 @@ static struct instance *instance_new(const struct step_env *env, struct id id, s
 	return inst;
 }
 
-enum result first_instance(const struct step_env *env, struct id id, struct str tenant, const struct node *start,
-			   const struct event *event, struct instance **out, struct error *err)
+enum result first_instance(const struct step_env *env, struct id id, struct str tenant,
+			   const struct node *start, const struct event *event,
+			   struct instance **out, struct error *err)
 {
 	struct instance *inst = instance_new(env, id, tenant, start, event);
 	struct instance_wait_key *keys;
@@ -89,8 +90,8 @@ enum result first_instance(const struct step_env *env, struct id id, struct str 
 	return RESULT_OK;
 }
 
-static void instance_stamp(const struct step_env *env, struct instance *inst, const struct error *why,
-			   const struct node *at, struct step_result *out)
+static void instance_stamp(const struct step_env *env, struct instance *inst,
+			   const struct error *why, const struct node *at, struct step_result *out)
 {
 	inst->status = INSTANCE_FAILED;
 	inst->failure_code = str_of(code_text(why->code));
@@ -102,8 +103,8 @@ static void instance_stamp(const struct step_env *env, struct instance *inst, co
 	out->failure_node = at;
 }
 
-void instance_fail(const struct step_env *env, const struct instance *before, const struct error *why,
-		   const struct node *at, struct step_result *out)
+void instance_fail(const struct step_env *env, const struct instance *before,
+		   const struct error *why, const struct node *at, struct step_result *out)
 {
 	const struct process *process = deployment_process(env->deployment, before->process);
 	struct instance *inst = arena_memdup(env->arena, before, sizeof(*before));
@@ -112,13 +113,14 @@ void instance_fail(const struct step_env *env, const struct instance *before, co
 	inst->version = before->version + 1;
 	/* The waits of an instance that was FAILED already are gone already. */
 	if (before->status != INSTANCE_FAILED)
-		out->waits_removed = instance_waits(env->arena, before, process, &out->waits_removed_count);
+		out->waits_removed = instance_waits(env->arena, before, process,
+						    &out->waits_removed_count);
 	instance_stamp(env, inst, why, at, out);
 }
 
-void engine_fail(const struct step_env *env, const struct instance *before, struct id id, struct str tenant,
-		 const struct node *start, const struct event *event, const struct error *why, const struct node *at,
-		 struct step_result *out)
+void engine_fail(const struct step_env *env, const struct instance *before, struct id id,
+		 struct str tenant, const struct node *start, const struct event *event,
+		 const struct error *why, const struct node *at, struct step_result *out)
 {
 	struct error ignored = ERROR_INIT;
 	struct instance *inst;
@@ -130,7 +132,8 @@ void engine_fail(const struct step_env *env, const struct instance *before, stru
 	/* The aliases were evaluated before in the step that failed; should they fail now, it stands without any. */
 	if (first_instance(env, id, tenant, start, event, &inst, &ignored) != RESULT_OK)
 		inst = instance_new(env, id, tenant, start, event);
-	*out = (struct step_result){.aliases_added = inst->aliases, .aliases_added_count = inst->alias_count};
+	*out = (struct step_result){.aliases_added = inst->aliases,
+				    .aliases_added_count = inst->alias_count};
 	inst->failure_event = event_to_value(env->arena, event);
 	instance_stamp(env, inst, why, at, out);
 }

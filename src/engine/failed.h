@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * First instances and FAILED ones (failed.c), and the events that these keep (event.c). Private to src/engine; everything is made in the step's arena. Threads: pure functions.
+ * First instances and FAILED ones (failed.c), and the events that these keep (event.c). Private to src/engine.
+ * Life cycle: everything is made in the step's arena. Threads: pure functions.
  */
 #ifndef SUTRA_ENGINE_FAILED_H
 #define SUTRA_ENGINE_FAILED_H
@@ -8,14 +9,15 @@
 #include "engine/behaviour.h"
 
 /* An instance of version 1 whose one token is ready on `start`, with its aliases. RESULT_REJECT as engine_correlate. */
-enum result first_instance(const struct step_env *env, struct id id, struct str tenant, const struct node *start,
-			   const struct event *event, struct instance **out, struct error *err) MUST_CHECK;
+enum result first_instance(const struct step_env *env, struct id id, struct str tenant,
+			   const struct node *start, const struct event *event,
+			   struct instance **out, struct error *err) MUST_CHECK;
 /* The result of a step on `before` that failed at `at` (may be NULL). */
-void instance_fail(const struct step_env *env, const struct instance *before, const struct error *why,
-		   const struct node *at, struct step_result *out);
+void instance_fail(const struct step_env *env, const struct instance *before,
+		   const struct error *why, const struct node *at, struct step_result *out);
 /* The waits of all waiting tokens. `process` may be NULL: then no wait has a node. */
-struct step_wait *instance_waits(struct arena *arena, const struct instance *inst, const struct process *process,
-				 uint32_t *count);
+struct step_wait *instance_waits(struct arena *arena, const struct instance *inst,
+				 const struct process *process, uint32_t *count);
 
 /* An event as a value that a snapshot can hold, and back. */
 msgpack_object event_to_value(struct arena *arena, const struct event *event);

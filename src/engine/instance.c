@@ -27,7 +27,8 @@ const char *instance_status_name(enum instance_status status)
 bool instance_has_alias(const struct instance *inst, struct str name, struct str value)
 {
 	for (uint32_t i = 0; i < inst->alias_count; i++)
-		if (str_equal(inst->aliases[i].name, name) && str_equal(inst->aliases[i].value, value))
+		if (str_equal(inst->aliases[i].name, name) &&
+		    str_equal(inst->aliases[i].value, value))
 			return true;
 	return false;
 }

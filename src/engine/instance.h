@@ -43,8 +43,8 @@ enum token_state {
 };
 
 struct token {
-	uint32_t id;	/* unique in the instance, never reused */
-	uint32_t scope; /* scope id */
+	uint32_t id;     /* unique in the instance, never reused */
+	uint32_t scope;  /* scope id */
 	struct str node; /* node id */
 	enum token_state state;
 	struct instance_wait_key *keys; /* of a waiting token: what its wait is registered under */
@@ -67,10 +67,10 @@ struct scope {
 
 /* Where q:reply answers to; taken from the message that started the instance. */
 struct reply_address {
-	struct str channel;	/* the inbound channel it came by; absent = no message started it */
+	struct str channel; /* the inbound channel it came by; absent = no message started it */
 	struct str connection;
 	struct str transport;
-	struct str destination; /* absent = the message had no reply address */
+	struct str destination;     /* absent = the message had no reply address */
 	msgpack_object correlation; /* correlation id, exactly as it came; nil = none */
 };
 

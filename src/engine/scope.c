@@ -22,7 +22,8 @@ enum result step_made(struct step *step, size_t bytes, struct error *err)
 	step->made_bytes += bytes;
 	if (step->made_bytes > STEP_MAX_MADE)
 		return error_set(err, RESULT_REJECT, CODE_RUNTIME_STEP_LIMIT,
-				 "the step made more than %" PRIu64 " bytes of values", STEP_MAX_MADE);
+				 "the step made more than %" PRIu64 " bytes of values",
+				 STEP_MAX_MADE);
 	return RESULT_OK;
 }
 
@@ -73,8 +74,10 @@ static void scope_own(struct step *step, struct scope **scope, struct scope_vari
 	size_t position = *variable ? (size_t)(*variable - (*scope)->variables) : 0;
 
 	if (!step->scope_caps) {
-		inst->scopes = arena_memdup(arena, inst->scopes, inst->scope_count * sizeof(*inst->scopes));
-		step->scope_caps = arena_zalloc(arena, inst->scope_count * sizeof(*step->scope_caps));
+		inst->scopes = arena_memdup(arena, inst->scopes,
+					    inst->scope_count * sizeof(*inst->scopes));
+		step->scope_caps = arena_zalloc(arena,
+						inst->scope_count * sizeof(*step->scope_caps));
 	}
 	*scope = &inst->scopes[at];
 	(*scope)->variables = step_grow(arena, (*scope)->variables, (*scope)->variable_count,
@@ -86,16 +89,17 @@ static void scope_own(struct step *step, struct scope **scope, struct scope_vari
 static const char *variable_type_name(enum variable_type type)
 {
 	static const char *const names[] = {
-		[VARIABLE_ANY] = "any",		[VARIABLE_STRING] = "string",	[VARIABLE_INTEGER] = "integer",
-		[VARIABLE_NUMBER] = "number",	[VARIABLE_BOOLEAN] = "boolean", [VARIABLE_MAP] = "map",
+		[VARIABLE_ANY] = "any",         [VARIABLE_STRING] = "string",
+		[VARIABLE_INTEGER] = "integer", [VARIABLE_NUMBER] = "number",
+		[VARIABLE_BOOLEAN] = "boolean", [VARIABLE_MAP] = "map",
 		[VARIABLE_LIST] = "list",
 	};
 
 	return names[type];
 }
 
-static enum result variable_check(const struct process *process, struct str name, const msgpack_object *value,
-				  struct error *err)
+static enum result variable_check(const struct process *process, struct str name,
+				  const msgpack_object *value, struct error *err)
 {
 	for (uint32_t i = 0; i < process->variable_count; i++) {
 		const struct variable *variable = &process->variables[i];
@@ -108,8 +112,8 @@ static enum result variable_check(const struct process *process, struct str name
 				 "the value for variable %.*s is not of its type %s", STR_ARG(name),
 				 variable_type_name(variable->type));
 	}
-	return error_set(err, RESULT_REJECT, CODE_EXPRESSION_FAILED, "variable %.*s is not declared",
-			 STR_ARG(name));
+	return error_set(err, RESULT_REJECT, CODE_EXPRESSION_FAILED,
+			 "variable %.*s is not declared", STR_ARG(name));
 }
 
 static enum result scope_assign(struct step *step, struct str name, const msgpack_object *value,
@@ -145,8 +149,10 @@ static enum result scope_assign(struct step *step, struct str name, const msgpac
 	step->names_valid = false;
 	if (step->variables_bytes > step->env->max_variables_bytes)
 		return error_set(err, RESULT_REJECT, CODE_RUNTIME_VARIABLES_TOO_LARGE,
-				 "with variable %.*s the variables have %" PRIu64 " bytes; the limit is %" PRIu64,
-				 STR_ARG(name), step->variables_bytes, step->env->max_variables_bytes);
+				 "with variable %.*s the variables have %" PRIu64
+				 " bytes; the limit is %" PRIu64,
+				 STR_ARG(name), step->variables_bytes,
+				 step->env->max_variables_bytes);
 	return RESULT_OK;
 }
 
@@ -168,8 +174,8 @@ static void step_names(struct step *step, uint32_t scope)
 		step->names[i].value = variable ? &variable->value : NULL;
 	}
 	if (step->event_name.ptr)
-		step->names[count++] =
-			(struct expression_name){step->event_name, &step->event->payload};
+		step->names[count++] = (struct expression_name){step->event_name,
+								&step->event->payload};
 	step->name_count = count;
 	step->names_scope = scope;
 	step->names_valid = true;
@@ -183,7 +189,8 @@ static struct id step_seed(struct step *step, const struct node *node)
 	if (step->seed_of.node != node || step->seed_of.token != step->at.token) {
 		snprintf(version, sizeof(version), "%" PRId64, step->version);
 		snprintf(token, sizeof(token), "%" PRIu32, step->at.token);
-		step->seed = id_digest_of(id_str(&step->inst->id), str_of(version), str_of(token), node->id);
+		step->seed = id_digest_of(id_str(&step->inst->id), str_of(version), str_of(token),
+					  node->id);
 		step->seed_of = (struct step_position){step->at.token, node};
 	}
 	return step->seed;
@@ -215,8 +222,8 @@ enum result step_eval(struct step *step, const struct node *node, const struct e
 {
 	struct expression_scope scope = step_scope(step, node);
 
-	return expression_eval(step->env->expressions, &step->env->deployment->expressions, expr, &scope,
-			       step->env->arena, out, err);
+	return expression_eval(step->env->expressions, &step->env->deployment->expressions, expr,
+			       &scope, step->env->arena, out, err);
 }
 
 enum result step_script(struct step *step, const struct node *node, struct error *err)
@@ -228,8 +235,8 @@ enum result step_script(struct step *step, const struct node *node, struct error
 
 	scope.assignable = step->process->variable_names;
 	scope.assignable_count = step->process->variable_count;
-	result = expression_run(step->env->expressions, &step->env->deployment->expressions, node->script, &scope,
-				step->env->arena, &assigned, &count, err);
+	result = expression_run(step->env->expressions, &step->env->deployment->expressions,
+				node->script, &scope, step->env->arena, &assigned, &count, err);
 	for (size_t i = 0; result == RESULT_OK && i < count; i++)
 		result = scope_assign(step, assigned[i].name, &assigned[i].value, err);
 	return result;

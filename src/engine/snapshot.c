@@ -87,8 +87,8 @@ static void pack_scope(msgpack_packer *packer, const struct scope *scope, struct
 
 static void pack_reply(msgpack_packer *packer, const struct reply_address *reply, struct buf *out)
 {
-	if (!reply->channel.ptr && !reply->connection.ptr && !reply->transport.ptr && !reply->destination.ptr &&
-	    value_is_nil(&reply->correlation)) {
+	if (!reply->channel.ptr && !reply->connection.ptr && !reply->transport.ptr &&
+	    !reply->destination.ptr && value_is_nil(&reply->correlation)) {
 		msgpack_pack_nil(packer);
 		return;
 	}
@@ -164,8 +164,8 @@ static void reader_require(struct reader *reader, bool holds, const char *what)
 }
 
 /* The elements of an array; `count` of them exactly unless UINT32_MAX. Never fewer than asked for when it succeeds. */
-static const msgpack_object *read_array(struct reader *reader, const msgpack_object *value, uint32_t count,
-					uint32_t *size, const char *what)
+static const msgpack_object *read_array(struct reader *reader, const msgpack_object *value,
+					uint32_t count, uint32_t *size, const char *what)
 {
 	bool fits = value->type == MSGPACK_OBJECT_ARRAY &&
 		    (count == UINT32_MAX || value->via.array.size == count);
@@ -176,7 +176,8 @@ static const msgpack_object *read_array(struct reader *reader, const msgpack_obj
 	return fits ? value->via.array.ptr : NULL;
 }
 
-static struct str read_str(struct reader *reader, const msgpack_object *value, bool required, const char *what)
+static struct str read_str(struct reader *reader, const msgpack_object *value, bool required,
+			   const char *what)
 {
 	struct str s;
 
@@ -184,13 +185,15 @@ static struct str read_str(struct reader *reader, const msgpack_object *value, b
 		reader_require(reader, !required, what);
 		return STR_NONE;
 	}
-	reader_require(reader, value->type == MSGPACK_OBJECT_STR || value->type == MSGPACK_OBJECT_BIN, what);
+	reader_require(reader,
+		       value->type == MSGPACK_OBJECT_STR || value->type == MSGPACK_OBJECT_BIN,
+		       what);
 	s = value_as_str(value);
 	return s.len ? s : STR("");
 }
 
-static int64_t read_int(struct reader *reader, const msgpack_object *value, int64_t min, int64_t max,
-			const char *what)
+static int64_t read_int(struct reader *reader, const msgpack_object *value, int64_t min,
+			int64_t max, const char *what)
 {
 	int64_t v = 0;
 	bool fits = value_as_int(value, &v) && v >= min && v <= max;
@@ -205,8 +208,8 @@ static bool read_bool(struct reader *reader, const msgpack_object *value, const 
 	return value->type == MSGPACK_OBJECT_BOOLEAN && value->via.boolean;
 }
 
-static void read_token(struct reader *reader, const msgpack_object *value, const struct instance *inst,
-		       struct token *token)
+static void read_token(struct reader *reader, const msgpack_object *value,
+		       const struct instance *inst, struct token *token)
 {
 	const msgpack_object *field = read_array(reader, value, 5, NULL, "token");
 	const msgpack_object *keys;
@@ -216,10 +219,12 @@ static void read_token(struct reader *reader, const msgpack_object *value, const
 	token->id = (uint32_t)read_int(reader, &field[0], 0, UINT32_MAX, "token id");
 	token->scope = (uint32_t)read_int(reader, &field[1], 0, UINT32_MAX, "token scope");
 	token->node = read_str(reader, &field[2], true, "token node");
-	token->state = (enum token_state)read_int(reader, &field[3], TOKEN_READY, TOKEN_WAITING, "token state");
+	token->state = (enum token_state)read_int(reader, &field[3], TOKEN_READY, TOKEN_WAITING,
+						  "token state");
 	keys = read_array(reader, &field[4], UINT32_MAX, &token->key_count, "token keys");
 	reader_require(reader, token->id < inst->next_token, "token id not below the next");
-	reader_require(reader, token->state == TOKEN_WAITING || !instance_status_is_terminal(inst->status),
+	reader_require(reader,
+		       token->state == TOKEN_WAITING || !instance_status_is_terminal(inst->status),
 		       "ready token in an instance that ended");
 	if (!token->key_count)
 		return;
@@ -236,15 +241,18 @@ static void read_token(struct reader *reader, const msgpack_object *value, const
 
 static void read_tokens(struct reader *reader, const msgpack_object *value, struct instance *inst)
 {
-	const msgpack_object *items = read_array(reader, value, UINT32_MAX, &inst->token_count, "tokens");
+	const msgpack_object *items = read_array(reader, value, UINT32_MAX, &inst->token_count,
+						 "tokens");
 
 	if (!inst->token_count)
 		return;
 	inst->tokens = arena_zalloc(reader->arena, inst->token_count * sizeof(*inst->tokens));
 	for (uint32_t i = 0; i < inst->token_count && !reader->wrong; i++) {
 		read_token(reader, &items[i], inst, &inst->tokens[i]);
-		reader_require(reader, i == 0 || inst->tokens[i - 1].id < inst->tokens[i].id, "order of tokens");
-		reader_require(reader, instance_scope(inst, inst->tokens[i].scope), "scope of a token");
+		reader_require(reader, i == 0 || inst->tokens[i - 1].id < inst->tokens[i].id,
+			       "order of tokens");
+		reader_require(reader, instance_scope(inst, inst->tokens[i].scope),
+			       "scope of a token");
 	}
 }
 
@@ -254,7 +262,8 @@ static void read_variables(struct reader *reader, const msgpack_object *value, s
 	if (value->type != MSGPACK_OBJECT_MAP || !value->via.map.size)
 		return;
 	scope->variable_count = value->via.map.size;
-	scope->variables = arena_zalloc(reader->arena, scope->variable_count * sizeof(*scope->variables));
+	scope->variables = arena_zalloc(reader->arena,
+					scope->variable_count * sizeof(*scope->variables));
 	for (uint32_t i = 0; i < scope->variable_count; i++) {
 		const msgpack_object_kv *member = &value->via.map.ptr[i];
 
@@ -263,8 +272,8 @@ static void read_variables(struct reader *reader, const msgpack_object *value, s
 	}
 }
 
-static void read_scope(struct reader *reader, const msgpack_object *value, const struct instance *inst,
-		       struct scope *scope)
+static void read_scope(struct reader *reader, const msgpack_object *value,
+		       const struct instance *inst, struct scope *scope)
 {
 	const msgpack_object *field = read_array(reader, value, 4, NULL, "scope");
 
@@ -304,7 +313,8 @@ static void read_scopes(struct reader *reader, const msgpack_object *value, stru
 
 static void read_aliases(struct reader *reader, const msgpack_object *value, struct instance *inst)
 {
-	const msgpack_object *items = read_array(reader, value, UINT32_MAX, &inst->alias_count, "aliases");
+	const msgpack_object *items = read_array(reader, value, UINT32_MAX, &inst->alias_count,
+						 "aliases");
 
 	if (!inst->alias_count)
 		return;
@@ -320,7 +330,8 @@ static void read_aliases(struct reader *reader, const msgpack_object *value, str
 	}
 }
 
-static void read_reply(struct reader *reader, const msgpack_object *value, struct reply_address *reply)
+static void read_reply(struct reader *reader, const msgpack_object *value,
+		       struct reply_address *reply)
 {
 	const msgpack_object *field;
 
@@ -354,15 +365,16 @@ static void read_failure(struct reader *reader, const msgpack_object *value, str
 
 static void read_instance(struct reader *reader, const msgpack_object *root, struct instance *inst)
 {
-	const msgpack_object *field = read_array(reader, root, SNAPSHOT_FIELDS, NULL, "number of fields");
+	const msgpack_object *field = read_array(reader, root, SNAPSHOT_FIELDS, NULL,
+						 "number of fields");
 
 	if (!field)
 		return;
 	read_int(reader, &field[0], SNAPSHOT_FORMAT, SNAPSHOT_FORMAT, "format");
 	inst->deployment = read_str(reader, &field[1], true, "deployment");
 	inst->process = read_str(reader, &field[2], true, "process");
-	inst->status = (enum instance_status)read_int(reader, &field[3], INSTANCE_SUSPENDED, INSTANCE_FAILED,
-						      "status");
+	inst->status = (enum instance_status)read_int(reader, &field[3], INSTANCE_SUSPENDED,
+						      INSTANCE_FAILED, "status");
 	inst->started_us = read_int(reader, &field[4], INT64_MIN, INT64_MAX, "start time");
 	inst->next_token = (uint32_t)read_int(reader, &field[5], 0, UINT32_MAX, "next token");
 	inst->next_scope = (uint32_t)read_int(reader, &field[6], 1, UINT32_MAX, "next scope");
@@ -375,8 +387,8 @@ static void read_instance(struct reader *reader, const msgpack_object *root, str
 	read_failure(reader, &field[13], inst);
 }
 
-enum result snapshot_unpack(struct arena *arena, struct str bytes, struct id id, struct str tenant, int64_t version,
-			    struct instance **out, struct error *err)
+enum result snapshot_unpack(struct arena *arena, struct str bytes, struct id id, struct str tenant,
+			    int64_t version, struct instance **out, struct error *err)
 {
 	const struct value_limits limits = VALUE_LIMITS_OWN;
 	struct reader reader = {arena, NULL};
@@ -384,14 +396,14 @@ enum result snapshot_unpack(struct arena *arena, struct str bytes, struct id id,
 	struct error inner = ERROR_INIT;
 	struct instance *inst;
 
-	if (bytes.len >= 2 && ((uint8_t)bytes.ptr[0] & 0xf0) == 0x90 && (uint8_t)bytes.ptr[1] < 0x80 &&
-	    bytes.ptr[1] != SNAPSHOT_FORMAT)
+	if (bytes.len >= 2 && ((uint8_t)bytes.ptr[0] & 0xf0) == 0x90 &&
+	    (uint8_t)bytes.ptr[1] < 0x80 && bytes.ptr[1] != SNAPSHOT_FORMAT)
 		return error_set(err, RESULT_FATAL, CODE_RUNTIME_SNAPSHOT_INVALID,
-				 "snapshot has format %d; this release reads format %d", bytes.ptr[1],
-				 SNAPSHOT_FORMAT);
+				 "snapshot has format %d; this release reads format %d",
+				 bytes.ptr[1], SNAPSHOT_FORMAT);
 	if (value_unpack(arena, bytes, false, &limits, &root, &inner) != RESULT_OK)
-		return error_set(err, RESULT_FATAL, CODE_RUNTIME_SNAPSHOT_INVALID, "snapshot of %zu bytes: %s",
-				 bytes.len, inner.text);
+		return error_set(err, RESULT_FATAL, CODE_RUNTIME_SNAPSHOT_INVALID,
+				 "snapshot of %zu bytes: %s", bytes.len, inner.text);
 	inst = arena_zalloc(arena, sizeof(*inst));
 	inst->id = id;
 	inst->tenant = tenant;

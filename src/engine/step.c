@@ -54,10 +54,11 @@ void step_alias_add(struct step *step, struct str name, struct str value, bool u
 
 	if (instance_has_alias(inst, name, value))
 		return;
-	inst->aliases = step_grow(arena, inst->aliases, inst->alias_count, &step->alias_cap, sizeof(alias));
+	inst->aliases = step_grow(arena, inst->aliases, inst->alias_count, &step->alias_cap,
+				  sizeof(alias));
 	inst->aliases[inst->alias_count++] = alias;
-	out->aliases_added = step_grow(arena, out->aliases_added, out->aliases_added_count, &step->added_cap,
-				       sizeof(alias));
+	out->aliases_added = step_grow(arena, out->aliases_added, out->aliases_added_count,
+				       &step->added_cap, sizeof(alias));
 	out->aliases_added[out->aliases_added_count++] = alias;
 }
 
@@ -79,8 +80,8 @@ void step_fork(struct step *step, const struct flow *flow)
 	token.state = TOKEN_READY;
 	token.keys = NULL;
 	token.key_count = 0;
-	inst->tokens = step_grow(step->env->arena, inst->tokens, inst->token_count, &step->token_cap,
-				 sizeof(token));
+	inst->tokens = step_grow(step->env->arena, inst->tokens, inst->token_count,
+				 &step->token_cap, sizeof(token));
 	inst->tokens[inst->token_count++] = token;
 	step->ready = step_grow(step->env->arena, step->ready, step->ready_count, &step->ready_cap,
 				sizeof(*step->ready));
@@ -98,7 +99,8 @@ void step_consume(struct step *step)
 	step->at.node = NULL;
 }
 
-enum result step_flow_holds(struct step *step, const struct flow *flow, bool *out, struct error *err)
+enum result step_flow_holds(struct step *step, const struct flow *flow, bool *out,
+			    struct error *err)
 {
 	msgpack_object value;
 	enum result result;
@@ -140,8 +142,9 @@ enum result step_leave(struct step *step, const struct node *node, struct error 
 	else if (!node->outgoing_count)
 		step_consume(step);
 	else
-		return error_set(err, RESULT_REJECT, CODE_RUNTIME_STEP_FAILED,
-				 "no condition of the outgoing flows holds and there is no default flow");
+		return error_set(
+			err, RESULT_REJECT, CODE_RUNTIME_STEP_FAILED,
+			"no condition of the outgoing flows holds and there is no default flow");
 	return RESULT_OK;
 }
 
@@ -151,7 +154,8 @@ static enum result step_pass(struct step *step, struct error *err)
 {
 	if (++step->passed > step->env->max_nodes)
 		return error_set(err, RESULT_REJECT, CODE_RUNTIME_STEP_LIMIT,
-				 "the step passed %u nodes without coming to a wait", step->env->max_nodes);
+				 "the step passed %u nodes without coming to a wait",
+				 step->env->max_nodes);
 	return RESULT_OK;
 }
 
@@ -197,8 +201,9 @@ static void step_finish(struct step *step, const struct instance *before)
 	out->aliases_removed_count = before ? before->alias_count : 0;
 }
 
-static struct step step_init(const struct step_env *env, const struct process *process, const struct node *node,
-			     const struct event *event, struct instance *inst, struct step_result *out)
+static struct step step_init(const struct step_env *env, const struct process *process,
+			     const struct node *node, const struct event *event,
+			     struct instance *inst, struct step_result *out)
 {
 	return (struct step){
 		.env = env,
@@ -211,8 +216,9 @@ static struct step step_init(const struct step_env *env, const struct process *p
 	};
 }
 
-enum result engine_start(const struct step_env *env, struct id id, struct str tenant, const struct node *start,
-			 const struct event *event, struct step_result *out, struct error *err)
+enum result engine_start(const struct step_env *env, struct id id, struct str tenant,
+			 const struct node *start, const struct event *event,
+			 struct step_result *out, struct error *err)
 {
 	struct step_result made = {.inst = NULL};
 	struct error failure = ERROR_INIT;
@@ -243,14 +249,16 @@ static struct instance *instance_next(const struct step_env *env, const struct i
 {
 	struct instance *next = arena_memdup(env->arena, inst, sizeof(*inst));
 
-	next->tokens = arena_memdup(env->arena, inst->tokens, inst->token_count * sizeof(*inst->tokens));
+	next->tokens = arena_memdup(env->arena, inst->tokens,
+				    inst->token_count * sizeof(*inst->tokens));
 	next->status = INSTANCE_RUNNING;
 	next->version = inst->version + 1;
 	return next;
 }
 
 /* Takes the token out of its wait and gives it the event. */
-static enum result step_resume(struct step *step, const struct node *node, uint32_t id, struct error *err)
+static enum result step_resume(struct step *step, const struct node *node, uint32_t id,
+			       struct error *err)
 {
 	struct step_result *out = step->out;
 	struct token *token = step_token(step, id);
@@ -290,8 +298,8 @@ enum result engine_resume(const struct step_env *env, const struct instance *ins
 	node = process ? process_node(process, waiting->node) : NULL;
 	if (!node || !node_behaviours[node->kind].resume) {
 		error_set(&failure, RESULT_REJECT, CODE_RUNTIME_STEP_FAILED,
-			  "the process %.*s of the deployment has no wait %.*s", STR_ARG(inst->process),
-			  STR_ARG(waiting->node));
+			  "the process %.*s of the deployment has no wait %.*s",
+			  STR_ARG(inst->process), STR_ARG(waiting->node));
 		instance_fail(env, inst, &failure, node, out);
 		return RESULT_OK;
 	}
@@ -306,14 +314,15 @@ enum result engine_resume(const struct step_env *env, const struct instance *ins
 }
 
 /* Runs a first step that failed once more; its aliases are registered since then. */
-static void restart(const struct step_env *env, const struct instance *inst, const struct node *start,
-		    const struct event *event, struct step_result *out)
+static void restart(const struct step_env *env, const struct instance *inst,
+		    const struct node *start, const struct event *event, struct step_result *out)
 {
 	struct step_result made = {.inst = NULL};
 	struct error failure = ERROR_INIT;
 	struct step step;
 	struct instance *next;
-	enum result result = first_instance(env, inst->id, inst->tenant, start, event, &next, &failure);
+	enum result result = first_instance(env, inst->id, inst->tenant, start, event, &next,
+					    &failure);
 
 	if (result != RESULT_OK) {
 		instance_fail(env, inst, &failure, start, out);
@@ -336,8 +345,8 @@ static void restart(const struct step_env *env, const struct instance *inst, con
 	*out = made;
 }
 
-enum result engine_restore(const struct step_env *env, const struct instance *inst, struct step_result *out,
-			   struct error *err)
+enum result engine_restore(const struct step_env *env, const struct instance *inst,
+			   struct step_result *out, struct error *err)
 {
 	const struct process *process = deployment_process(env->deployment, inst->process);
 	struct step_result made = {.inst = NULL};
@@ -353,14 +362,16 @@ enum result engine_restore(const struct step_env *env, const struct instance *in
 					 STR_ARG(inst->process), STR_ARG(inst->tokens[i].node));
 	if (!value_is_nil(&inst->failure_event)) {
 		struct event event = {.headers = NULL};
-		enum result result = event_from_value(env->arena, &inst->failure_event, &event, err);
+		enum result result = event_from_value(env->arena, &inst->failure_event, &event,
+						      err);
 
 		if (result != RESULT_OK)
 			return result;
 		if (inst->token_count != 1 ||
 		    process_node(process, inst->tokens[0].node)->kind != NODE_START)
 			return error_set(err, RESULT_FATAL, CODE_RUNTIME_SNAPSHOT_INVALID,
-					 "the instance has an event to start with but does not stand on a start");
+					 "the instance has an event to start with but does not "
+					 "stand on a start");
 		event.reply = inst->reply;
 		event.traceparent = inst->traceparent;
 		event.tracestate = inst->tracestate;

@@ -16,10 +16,10 @@
 struct event {
 	msgpack_object payload;
 	const struct header_list *headers;
-	struct str id;	 /* event id; may be absent */
+	struct str id;   /* event id; may be absent */
 	struct str type; /* message type; may be absent */
 	struct str channel;
-	struct str key; /* record key; may be absent */
+	struct str key;  /* record key; may be absent */
 	int64_t time_us; /* 0 = unknown */
 	struct reply_address reply;
 	struct str traceparent, tracestate;
@@ -29,8 +29,8 @@ struct step_env {
 	struct arena *arena;
 	struct expression_state *expressions; /* with the deployment's set loaded */
 	const struct deployment *deployment;
-	int64_t now_us; /* the time of the step */
-	uint32_t max_nodes;	      /* nodes one step may pass: 10 000 */
+	int64_t now_us;               /* the time of the step */
+	uint32_t max_nodes;           /* nodes one step may pass: 10 000 */
 	uint64_t max_variables_bytes; /* instance.max-variables-bytes */
 };
 
@@ -38,13 +38,13 @@ struct step_env {
 struct step_send {
 	const struct node *node;
 	const struct channel *channel; /* outbound channel that codes it; never NULL */
-	bool is_reply; /* it came from a q:reply */
+	bool is_reply;                 /* it came from a q:reply */
 	/* Replies only. With an address (`destination.destination` present) the message goes there and `channel`, maybe the
 	 * inbound one, only codes it; without, it goes out by `channel` as any send. */
 	struct reply_address destination;
 	msgpack_object body;
 	struct header_list headers;
-	struct str key;		 /* record key: the channel's key expression, else the instance id's text */
+	struct str key; /* record key: the channel's key expression, else the instance id's text */
 	struct str content_type; /* absent = the codec's */
 	bool required;
 	uint32_t ordinal; /* 0, 1, … within the step */
@@ -83,42 +83,45 @@ struct step_result {
  * RESULT_OK always carries a result (maybe failed). RESULT_REJECT: the message cannot start it (an alias or source
  * expression failed): no instance. @thread any
  */
-enum result engine_start(const struct step_env *env, struct id id, struct str tenant, const struct node *start,
-			 const struct event *event, struct step_result *out, struct error *err) MUST_CHECK;
+enum result engine_start(const struct step_env *env, struct id id, struct str tenant,
+			 const struct node *start, const struct event *event,
+			 struct step_result *out, struct error *err) MUST_CHECK;
 /*
  * Resumes the waiting token `token` with `event`. RESULT_AGAIN: that token does not wait (any more): resolve again.
  * RESULT_OK always carries a result (maybe failed).
  */
 enum result engine_resume(const struct step_env *env, const struct instance *inst, uint32_t token,
-			  const struct event *event, struct step_result *out, struct error *err) MUST_CHECK;
+			  const struct event *event, struct step_result *out,
+			  struct error *err) MUST_CHECK;
 /*
  * The result of failing: what a caller commits when something after the step (coding a body, a late gate) cannot succeed.
  * `before` is the instance before the step; for a first step (`before` NULL) one is made standing on `start` with its event.
  */
-void engine_fail(const struct step_env *env, const struct instance *before, struct id id, struct str tenant,
-		 const struct node *start, const struct event *event, const struct error *why,
-		 const struct node *at, struct step_result *out);
+void engine_fail(const struct step_env *env, const struct instance *before, struct id id,
+		 struct str tenant, const struct node *start, const struct event *event,
+		 const struct error *why, const struct node *at, struct step_result *out);
 
 /*
  * The exact inverse of failing: the same tokens SUSPENDED, all their waits in waits_added. A first step that failed is run
  * again instead, from the message kept with it (then the result may be failed again, and its aliases are registered
  * already). RESULT_AGAIN: not FAILED. RESULT_REJECT: the deployment lacks a node. RESULT_FATAL, RUNTIME_SNAPSHOT_INVALID.
  */
-enum result engine_restore(const struct step_env *env, const struct instance *inst, struct step_result *out,
-			   struct error *err) MUST_CHECK;
+enum result engine_restore(const struct step_env *env, const struct instance *inst,
+			   struct step_result *out, struct error *err) MUST_CHECK;
 
 /*
  * The correlation values of a message for a wait (or the aliases of a start): evaluates the alias expressions of `node` over
  * the event alone. A nil or missing value gives no key. RESULT_REJECT with EXPRESSION_*: the message is rejected.
  */
 enum result engine_correlate(const struct step_env *env, struct str tenant, const struct node *node,
-			     const struct event *event, struct instance_wait_key **keys, uint32_t *count,
-			     struct error *err) MUST_CHECK;
+			     const struct event *event, struct instance_wait_key **keys,
+			     uint32_t *count, struct error *err) MUST_CHECK;
 /* The q:validate rules of a source: RESULT_REJECT with INBOUND_VALIDATION_REJECT and the rule's code in the text. */
 enum result engine_validate(const struct step_env *env, struct str tenant, const struct node *node,
 			    const struct event *event, struct error *err) MUST_CHECK;
 /* The source's dedupKey over the event; STR_NONE if it has none or it gives nil. RESULT_REJECT with EXPRESSION_*. */
 enum result engine_dedup_key(const struct step_env *env, struct str tenant, const struct node *node,
-			     const struct event *event, struct str *out, struct error *err) MUST_CHECK;
+			     const struct event *event, struct str *out,
+			     struct error *err) MUST_CHECK;
 
 #endif

@@ -13,7 +13,8 @@ struct key_list {
 	uint32_t count, cap;
 };
 
-static void key_list_add(struct key_list *keys, struct arena *arena, struct str name, struct str value)
+static void key_list_add(struct key_list *keys, struct arena *arena, struct str name,
+			 struct str value)
 {
 	for (uint32_t i = 0; i < keys->count; i++)
 		if (str_equal(keys->items[i].name, name) && str_equal(keys->items[i].value, value))
@@ -22,8 +23,9 @@ static void key_list_add(struct key_list *keys, struct arena *arena, struct str 
 	keys->items[keys->count++] = (struct instance_wait_key){name, value};
 }
 
-static enum result alias_keys(struct step *step, const struct node *node, const struct alias_rule *rule,
-			      struct key_list *keys, struct error *err)
+static enum result alias_keys(struct step *step, const struct node *node,
+			      const struct alias_rule *rule, struct key_list *keys,
+			      struct error *err)
 {
 	const struct instance *inst = step->inst;
 	struct arena *arena = step->env->arena;
@@ -60,16 +62,17 @@ enum result step_park(struct step *step, const struct node *node, struct error *
 			return result;
 	}
 	if (!keys.count)
-		return error_set(err, RESULT_REJECT, CODE_RUNTIME_STEP_FAILED,
-				 "the wait has no value to be found by: no message could ever resume it");
+		return error_set(
+			err, RESULT_REJECT, CODE_RUNTIME_STEP_FAILED,
+			"the wait has no value to be found by: no message could ever resume it");
 	token = step_token(step, step->at.token);
 	token->state = TOKEN_WAITING;
 	token->keys = keys.items;
 	token->key_count = keys.count;
-	out->waits_added = step_grow(step->env->arena, out->waits_added, out->waits_added_count, &step->wait_cap,
-				     sizeof(*out->waits_added));
-	out->waits_added[out->waits_added_count++] =
-		(struct step_wait){token->id, node, keys.items, keys.count};
+	out->waits_added = step_grow(step->env->arena, out->waits_added, out->waits_added_count,
+				     &step->wait_cap, sizeof(*out->waits_added));
+	out->waits_added[out->waits_added_count++] = (struct step_wait){token->id, node, keys.items,
+									keys.count};
 	step->at.node = NULL;
 	return RESULT_OK;
 }

@@ -17,7 +17,8 @@ static void check_tokens(const struct instance *inst)
 	for (uint32_t i = 0; i < inst->scope_count; i++) {
 		uint32_t depth = 0;
 
-		for (const struct scope *s = &inst->scopes[i]; s->id != s->parent; s = instance_scope(inst, s->parent))
+		for (const struct scope *s = &inst->scopes[i]; s->id != s->parent;
+		     s = instance_scope(inst, s->parent))
 			assert(++depth < inst->scope_count);
 	}
 }
@@ -34,13 +35,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
 	arena_init(&arena);
 	result = snapshot_unpack(&arena, str_make(bytes, len), ID_NONE, STR("t"), 1, &inst, &err);
 	if (result) {
-		assert(result == RESULT_FATAL && err.code == CODE_RUNTIME_SNAPSHOT_INVALID && err.text[0] && !inst);
+		assert(result == RESULT_FATAL && err.code == CODE_RUNTIME_SNAPSHOT_INVALID &&
+		       err.text[0] && !inst);
 	} else {
 		check_tokens(inst);
 		if (event_from_value(&arena, &inst->failure_event, &event, &err))
 			assert(err.code == CODE_RUNTIME_SNAPSHOT_INVALID);
 		snapshot_pack(inst, &first);
-		result = snapshot_unpack(&arena, buf_str(&first), ID_NONE, STR("t"), 1, &again, &err);
+		result = snapshot_unpack(&arena, buf_str(&first), ID_NONE, STR("t"), 1, &again,
+					 &err);
 		assert(!result);
 		snapshot_pack(again, &second);
 		assert(str_equal(buf_str(&first), buf_str(&second)));

@@ -49,18 +49,21 @@ msgpack_object engine_fixture_value(struct engine_fixture *fixture, const char *
 	const struct value_limits limits = VALUE_LIMITS_DEFAULT;
 	msgpack_object value;
 
-	ck_assert_msg(value_json_read(&fixture->arena, str_of(json), true, &limits, &value, &fixture->err) ==
-			      RESULT_OK,
+	ck_assert_msg(value_json_read(&fixture->arena, str_of(json), true, &limits, &value,
+				      &fixture->err) == RESULT_OK,
 		      "%s: %s", json, fixture->err.text);
 	return value;
 }
 
-struct event engine_fixture_event(struct engine_fixture *fixture, const char *channel, const char *json)
+struct event engine_fixture_event(struct engine_fixture *fixture, const char *channel,
+				  const char *json)
 {
 	return (struct event){
 		.payload = engine_fixture_value(fixture, json),
 		.channel = str_of(channel),
-		.reply = {.channel = str_of(channel), .connection = STR("local"), .transport = STR("local")},
+		.reply = {.channel = str_of(channel),
+			  .connection = STR("local"),
+			  .transport = STR("local")},
 	};
 }
 
@@ -69,7 +72,8 @@ static struct str source_channel(const struct node *node)
 	return node->source ? node->source->channel : STR("none");
 }
 
-struct step_result engine_fixture_start(struct engine_fixture *fixture, const char *start, const char *json)
+struct step_result engine_fixture_start(struct engine_fixture *fixture, const char *start,
+					const char *json)
 {
 	const struct node *node = engine_fixture_node(fixture, start);
 	struct event event = engine_fixture_event(fixture, source_channel(node).ptr, json);
@@ -81,18 +85,20 @@ struct step_result engine_fixture_start(struct engine_fixture *fixture, const ch
 	return result;
 }
 
-struct step_result engine_fixture_resume(struct engine_fixture *fixture, const struct instance *inst,
-					 const char *id, const char *json)
+struct step_result engine_fixture_resume(struct engine_fixture *fixture,
+					 const struct instance *inst, const char *id,
+					 const char *json)
 {
 	const struct node *node = engine_fixture_node(fixture, id);
 	struct event event = engine_fixture_event(fixture, source_channel(node).ptr, json);
 	struct step_result result;
 
 	for (uint32_t i = 0; i < inst->token_count; i++) {
-		if (!str_equal(inst->tokens[i].node, node->id) || inst->tokens[i].state != TOKEN_WAITING)
+		if (!str_equal(inst->tokens[i].node, node->id) ||
+		    inst->tokens[i].state != TOKEN_WAITING)
 			continue;
-		ck_assert_msg(engine_resume(&fixture->env, inst, inst->tokens[i].id, &event, &result,
-					    &fixture->err) == RESULT_OK,
+		ck_assert_msg(engine_resume(&fixture->env, inst, inst->tokens[i].id, &event,
+					    &result, &fixture->err) == RESULT_OK,
 			      "resume: %s", fixture->err.text);
 		return result;
 	}
@@ -108,8 +114,8 @@ struct instance *engine_fixture_reload(struct engine_fixture *fixture, const str
 	snapshot_pack(inst, &bytes);
 	kept = arena_str(&fixture->arena, buf_str(&bytes));
 	buf_done(&bytes);
-	ck_assert_msg(snapshot_unpack(&fixture->arena, kept, inst->id, inst->tenant, inst->version, &back,
-				      &fixture->err) == RESULT_OK,
+	ck_assert_msg(snapshot_unpack(&fixture->arena, kept, inst->id, inst->tenant, inst->version,
+				      &back, &fixture->err) == RESULT_OK,
 		      "%s", fixture->err.text);
 	return back;
 }
@@ -125,7 +131,8 @@ const char *engine_fixture_json(struct engine_fixture *fixture, const msgpack_ob
 	return copy;
 }
 
-const char *engine_fixture_variable(struct engine_fixture *fixture, const struct instance *inst, const char *name)
+const char *engine_fixture_variable(struct engine_fixture *fixture, const struct instance *inst,
+				    const char *name)
 {
 	const struct scope *root = &inst->scopes[0];
 

@@ -18,7 +18,7 @@ struct engine_fixture {
 	struct deployment *deployment;
 	struct expression_state *expressions;
 	struct step_env env;
-	struct id id; /* of the instances it starts */
+	struct id id;     /* of the instances it starts */
 	struct error err; /* of the last call */
 };
 
@@ -27,16 +27,20 @@ void engine_fixture_done(struct engine_fixture *fixture);
 /* Of the first process. */
 const struct node *engine_fixture_node(struct engine_fixture *fixture, const char *id);
 /* An event on `channel` with a payload read from JSON; without headers. */
-struct event engine_fixture_event(struct engine_fixture *fixture, const char *channel, const char *json);
+struct event engine_fixture_event(struct engine_fixture *fixture, const char *channel,
+				  const char *json);
 msgpack_object engine_fixture_value(struct engine_fixture *fixture, const char *json);
 /* Steps that must give a result. The token resumed is the first that waits at `node`. */
-struct step_result engine_fixture_start(struct engine_fixture *fixture, const char *start, const char *json);
-struct step_result engine_fixture_resume(struct engine_fixture *fixture, const struct instance *inst,
-					 const char *node, const char *json);
+struct step_result engine_fixture_start(struct engine_fixture *fixture, const char *start,
+					const char *json);
+struct step_result engine_fixture_resume(struct engine_fixture *fixture,
+					 const struct instance *inst, const char *node,
+					 const char *json);
 /* The instance through its snapshot and back. */
 struct instance *engine_fixture_reload(struct engine_fixture *fixture, const struct instance *inst);
 /* Compact JSON of a value; a root variable's value, "unset" without one. In the arena. */
 const char *engine_fixture_json(struct engine_fixture *fixture, const msgpack_object *value);
-const char *engine_fixture_variable(struct engine_fixture *fixture, const struct instance *inst, const char *name);
+const char *engine_fixture_variable(struct engine_fixture *fixture, const struct instance *inst,
+				    const char *name);
 
 #endif

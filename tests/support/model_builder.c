@@ -60,8 +60,8 @@ struct deployment *model_deployment(struct model *model)
 	for (uint32_t i = 0; i < deployment->process_count; i++) {
 		struct process *process = deployment->processes[i];
 
-		process->variable_names =
-			arena_alloc(&deployment->arena, process->variable_count * sizeof(struct str));
+		process->variable_names = arena_alloc(&deployment->arena,
+						      process->variable_count * sizeof(struct str));
 		for (uint32_t k = 0; k < process->variable_count; k++)
 			process->variable_names[k] = process->variables[k].name;
 	}
@@ -69,7 +69,8 @@ struct deployment *model_deployment(struct model *model)
 	return deployment;
 }
 
-const struct expression *model_expression(struct model *model, enum expression_kind kind, const char *source)
+const struct expression *model_expression(struct model *model, enum expression_kind kind,
+					  const char *source)
 {
 	struct expression_set *set = &model->deployment->expressions;
 	struct expression *expression;
@@ -82,12 +83,13 @@ const struct expression *model_expression(struct model *model, enum expression_k
 	expression->index = set->count;
 	expression->file = "test.bpmn";
 	expression->line = (int)set->count + 1;
-	*(struct expression **)append(&model->deployment->arena, &set->items, &set->count, sizeof(expression)) =
-		expression;
+	*(struct expression **)append(&model->deployment->arena, &set->items, &set->count,
+				      sizeof(expression)) = expression;
 	return expression;
 }
 
-struct channel *model_channel(struct model *model, const char *name, enum channel_direction direction)
+struct channel *model_channel(struct model *model, const char *name,
+			      enum channel_direction direction)
 {
 	struct deployment *deployment = model->deployment;
 	struct channel *channel = arena_zalloc(&deployment->arena, sizeof(*channel));
@@ -101,8 +103,8 @@ struct channel *model_channel(struct model *model, const char *name, enum channe
 	channel->unmatched_hold_ms = -1;
 	channel->file = "channels.conf";
 	channel->line = (int)deployment->channel_count + 1;
-	*(struct channel **)append(&deployment->arena, &deployment->channels, &deployment->channel_count,
-				   sizeof(channel)) = channel;
+	*(struct channel **)append(&deployment->arena, &deployment->channels,
+				   &deployment->channel_count, sizeof(channel)) = channel;
 	return channel;
 }
 
@@ -114,13 +116,14 @@ struct process *model_process(struct model *model, const char *id)
 	process->id = text(model, id);
 	process->file = "test.bpmn";
 	process->line = 1;
-	*(struct process **)append(&deployment->arena, &deployment->processes, &deployment->process_count,
-				   sizeof(process)) = process;
+	*(struct process **)append(&deployment->arena, &deployment->processes,
+				   &deployment->process_count, sizeof(process)) = process;
 	model->process = process;
 	return process;
 }
 
-struct variable *model_variable(struct model *model, const char *name, enum variable_type type, const char *source)
+struct variable *model_variable(struct model *model, const char *name, enum variable_type type,
+				const char *source)
 {
 	struct process *process = model->process;
 	struct variable *variable = append(&model->deployment->arena, &process->variables,
@@ -156,7 +159,8 @@ static struct node *find_node(struct model *model, const char *id)
 	return model->process->nodes[node->index];
 }
 
-struct flow *model_flow(struct model *model, const char *from, const char *to, const char *condition)
+struct flow *model_flow(struct model *model, const char *from, const char *to,
+			const char *condition)
 {
 	struct arena *arena = &model->deployment->arena;
 	struct process *process = model->process;
@@ -169,8 +173,10 @@ struct flow *model_flow(struct model *model, const char *from, const char *to, c
 	flow->to = target;
 	flow->condition = model_expression(model, EXPRESSION_VALUE, condition);
 	*(struct flow **)append(arena, &process->flows, &process->flow_count, sizeof(flow)) = flow;
-	*(struct flow **)append(arena, &source->outgoing, &source->outgoing_count, sizeof(flow)) = flow;
-	*(struct flow **)append(arena, &target->incoming, &target->incoming_count, sizeof(flow)) = flow;
+	*(struct flow **)append(arena, &source->outgoing, &source->outgoing_count,
+				sizeof(flow)) = flow;
+	*(struct flow **)append(arena, &target->incoming, &target->incoming_count,
+				sizeof(flow)) = flow;
 	return flow;
 }
 
@@ -195,17 +201,18 @@ void model_validate(struct model *model, const char *expression, const char *cod
 	struct validate_rule *rule;
 
 	assert(source);
-	rule = append(&model->deployment->arena, &source->validates, &source->validate_count, sizeof(*rule));
+	rule = append(&model->deployment->arena, &source->validates, &source->validate_count,
+		      sizeof(*rule));
 	rule->expression = model_expression(model, EXPRESSION_VALUE, expression);
 	rule->code = text(model, code);
 }
 
-struct alias_rule *model_alias(struct model *model, const char *name, const char *expression, const char *value,
-			       bool unique)
+struct alias_rule *model_alias(struct model *model, const char *name, const char *expression,
+			       const char *value, bool unique)
 {
 	struct node *node = model->node;
-	struct alias_rule *rule =
-		append(&model->deployment->arena, &node->aliases, &node->alias_count, sizeof(*rule));
+	struct alias_rule *rule = append(&model->deployment->arena, &node->aliases,
+					 &node->alias_count, sizeof(*rule));
 
 	rule->name = text(model, name);
 	rule->expression = model_expression(model, EXPRESSION_VALUE, expression);
@@ -237,8 +244,8 @@ struct reply_rule *model_reply(struct model *model, const char *body, const char
 void model_header(struct model *model, const char *name, const char *value)
 {
 	struct node *node = model->node;
-	struct header_rule *rule =
-		append(&model->deployment->arena, &node->headers, &node->header_count, sizeof(*rule));
+	struct header_rule *rule = append(&model->deployment->arena, &node->headers,
+					  &node->header_count, sizeof(*rule));
 
 	rule->name = text(model, name);
 	rule->value = model_expression(model, EXPRESSION_VALUE, value);

@@ -30,25 +30,29 @@ void model_free(struct model **model);
 struct deployment *model_deployment(struct model *model);
 
 /* Added to the deployment; the fields not given have their documented defaults and may be set in what is returned. */
-struct channel *model_channel(struct model *model, const char *name, enum channel_direction direction);
+struct channel *model_channel(struct model *model, const char *name,
+			      enum channel_direction direction);
 struct process *model_process(struct model *model, const char *id);
 /* Of the process last begun, as are nodes and flows. NULL texts mean "none". */
-struct variable *model_variable(struct model *model, const char *name, enum variable_type type, const char *source);
+struct variable *model_variable(struct model *model, const char *name, enum variable_type type,
+				const char *source);
 struct node *model_node(struct model *model, const char *id, enum node_kind kind);
-struct flow *model_flow(struct model *model, const char *from, const char *to, const char *condition);
+struct flow *model_flow(struct model *model, const char *from, const char *to,
+			const char *condition);
 /* The node's way out if no condition holds. */
 void model_default_flow(struct model *model, const char *from, const char *to);
 /* Of the node last made. */
 struct source *model_source(struct model *model, const char *channel);
 void model_validate(struct model *model, const char *expression, const char *code);
-struct alias_rule *model_alias(struct model *model, const char *name, const char *expression, const char *value,
-			       bool unique);
+struct alias_rule *model_alias(struct model *model, const char *name, const char *expression,
+			       const char *value, bool unique);
 struct send_rule *model_send(struct model *model, const char *channel, const char *body);
 struct reply_rule *model_reply(struct model *model, const char *body, const char *channel);
 void model_header(struct model *model, const char *name, const char *value);
 void model_script(struct model *model, const char *script);
 
 /* A new expression of the deployment's set; NULL for NULL. */
-const struct expression *model_expression(struct model *model, enum expression_kind kind, const char *source);
+const struct expression *model_expression(struct model *model, enum expression_kind kind,
+					  const char *source);
 
 #endif

@@ -3,8 +3,15 @@
 
 static struct str random_word(struct random_source *random, struct arena *arena)
 {
-	static const char *const words[] = {"", "a", "order", "größe", "key with spaces", "x\xff\xfe", "0",
-					    "a rather longer name than the thirty-one bytes of a short string"};
+	static const char *const words[] = {
+		"",
+		"a",
+		"order",
+		"größe",
+		"key with spaces",
+		"x\xff\xfe",
+		"0",
+		"a rather longer name than the thirty-one bytes of a short string"};
 
 	if (random_below(random, 2))
 		return str_of(words[random_below(random, ARRAY_LEN(words))]);
@@ -47,7 +54,8 @@ static void random_scopes(struct random_source *random, struct arena *arena, str
 		scope->parent = i ? inst->scopes[random_below(random, i)].id : 0;
 		scope->node = i ? random_word(random, arena) : STR_NONE;
 		scope->variable_count = (uint32_t)random_below(random, 20);
-		scope->variables = arena_zalloc(arena, (scope->variable_count + 1) * sizeof(*scope->variables));
+		scope->variables = arena_zalloc(arena, (scope->variable_count + 1) *
+							       sizeof(*scope->variables));
 		for (uint32_t k = 0; k < scope->variable_count; k++) {
 			scope->variables[k].name = str_of(arena_printf(arena, "variable%u", k));
 			scope->variables[k].value = random_value(random, arena, 4, true);
@@ -72,12 +80,14 @@ struct instance *random_instance(struct random_source *random, struct arena *are
 	inst->alias_count = (uint32_t)random_below(random, 4);
 	inst->aliases = arena_zalloc(arena, (inst->alias_count + 1) * sizeof(*inst->aliases));
 	for (uint32_t i = 0; i < inst->alias_count; i++)
-		inst->aliases[i] = (struct instance_alias){random_word(random, arena), random_word(random, arena),
+		inst->aliases[i] = (struct instance_alias){random_word(random, arena),
+							   random_word(random, arena),
 							   random_below(random, 2)};
 	if (random_below(random, 2))
 		inst->reply = (struct reply_address){
-			random_option(random, arena), random_option(random, arena), random_option(random, arena),
-			random_option(random, arena), random_value(random, arena, 1, true)};
+			random_option(random, arena), random_option(random, arena),
+			random_option(random, arena), random_option(random, arena),
+			random_value(random, arena, 1, true)};
 	inst->traceparent = random_option(random, arena);
 	inst->tracestate = random_option(random, arena);
 	if (inst->status == INSTANCE_FAILED) {
@@ -98,11 +108,12 @@ static bool str_same(struct str a, struct str b)
 
 static bool token_equal(const struct token *a, const struct token *b)
 {
-	if (a->id != b->id || a->scope != b->scope || !str_same(a->node, b->node) || a->state != b->state ||
-	    a->key_count != b->key_count)
+	if (a->id != b->id || a->scope != b->scope || !str_same(a->node, b->node) ||
+	    a->state != b->state || a->key_count != b->key_count)
 		return false;
 	for (uint32_t i = 0; i < a->key_count; i++)
-		if (!str_same(a->keys[i].name, b->keys[i].name) || !str_same(a->keys[i].value, b->keys[i].value))
+		if (!str_same(a->keys[i].name, b->keys[i].name) ||
+		    !str_same(a->keys[i].value, b->keys[i].value))
 			return false;
 	return true;
 }
@@ -128,14 +139,17 @@ static bool reply_equal(const struct reply_address *a, const struct reply_addres
 
 bool instance_equal(const struct instance *a, const struct instance *b)
 {
-	if (!id_equal(a->id, b->id) || !str_same(a->tenant, b->tenant) || !str_same(a->deployment, b->deployment) ||
-	    !str_same(a->process, b->process) || a->status != b->status || a->version != b->version ||
-	    a->started_us != b->started_us || a->next_token != b->next_token || a->next_scope != b->next_scope ||
+	if (!id_equal(a->id, b->id) || !str_same(a->tenant, b->tenant) ||
+	    !str_same(a->deployment, b->deployment) || !str_same(a->process, b->process) ||
+	    a->status != b->status || a->version != b->version || a->started_us != b->started_us ||
+	    a->next_token != b->next_token || a->next_scope != b->next_scope ||
 	    a->token_count != b->token_count || a->scope_count != b->scope_count ||
 	    a->alias_count != b->alias_count || !reply_equal(&a->reply, &b->reply) ||
 	    !str_same(a->traceparent, b->traceparent) || !str_same(a->tracestate, b->tracestate) ||
-	    !str_same(a->failure_code, b->failure_code) || !str_same(a->failure_detail, b->failure_detail) ||
-	    !str_same(a->failure_node, b->failure_node) || !value_equal(&a->failure_event, &b->failure_event))
+	    !str_same(a->failure_code, b->failure_code) ||
+	    !str_same(a->failure_detail, b->failure_detail) ||
+	    !str_same(a->failure_node, b->failure_node) ||
+	    !value_equal(&a->failure_event, &b->failure_event))
 		return false;
 	for (uint32_t i = 0; i < a->token_count; i++)
 		if (!token_equal(&a->tokens[i], &b->tokens[i]))

@@ -8,16 +8,27 @@
 
 #include "engine/behaviour.h"
 
-enum result node_start_enter(struct step *step, const struct node *node, struct error *err) MUST_CHECK;
-enum result node_end_enter(struct step *step, const struct node *node, struct error *err) MUST_CHECK;
-enum result node_catch_enter(struct step *step, const struct node *node, struct error *err) MUST_CHECK;
-enum result node_catch_resume(struct step *step, const struct node *node, struct error *err) MUST_CHECK;
-enum result node_receive_enter(struct step *step, const struct node *node, struct error *err) MUST_CHECK;
-enum result node_receive_resume(struct step *step, const struct node *node, struct error *err) MUST_CHECK;
-enum result node_throw_enter(struct step *step, const struct node *node, struct error *err) MUST_CHECK;
-enum result node_send_enter(struct step *step, const struct node *node, struct error *err) MUST_CHECK;
-enum result node_script_enter(struct step *step, const struct node *node, struct error *err) MUST_CHECK;
-enum result node_pass_enter(struct step *step, const struct node *node, struct error *err) MUST_CHECK;
-enum result node_exclusive_enter(struct step *step, const struct node *node, struct error *err) MUST_CHECK;
+enum result node_start_enter(struct step *step, const struct node *node,
+			     struct error *err) MUST_CHECK;
+enum result node_end_enter(struct step *step, const struct node *node,
+			   struct error *err) MUST_CHECK;
+enum result node_catch_enter(struct step *step, const struct node *node,
+			     struct error *err) MUST_CHECK;
+enum result node_catch_resume(struct step *step, const struct node *node,
+			      struct error *err) MUST_CHECK;
+enum result node_receive_enter(struct step *step, const struct node *node,
+			       struct error *err) MUST_CHECK;
+enum result node_receive_resume(struct step *step, const struct node *node,
+				struct error *err) MUST_CHECK;
+enum result node_throw_enter(struct step *step, const struct node *node,
+			     struct error *err) MUST_CHECK;
+enum result node_send_enter(struct step *step, const struct node *node,
+			    struct error *err) MUST_CHECK;
+enum result node_script_enter(struct step *step, const struct node *node,
+			      struct error *err) MUST_CHECK;
+enum result node_pass_enter(struct step *step, const struct node *node,
+			    struct error *err) MUST_CHECK;
+enum result node_exclusive_enter(struct step *step, const struct node *node,
+				 struct error *err) MUST_CHECK;
 
 #endif

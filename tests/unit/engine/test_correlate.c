@@ -136,7 +136,8 @@ START_TEST(a_node_without_a_source_asks_nothing)
 
 	wait = engine_fixture_node(&fx, "Bare");
 	ck_assert_int_eq(validate("{}", NULL), RESULT_OK);
-	ck_assert_int_eq(engine_dedup_key(&fx.env, STR("acme"), wait, &event, &key, &fx.err), RESULT_OK);
+	ck_assert_int_eq(engine_dedup_key(&fx.env, STR("acme"), wait, &event, &key, &fx.err),
+			 RESULT_OK);
 	ck_assert_ptr_null(key.ptr);
 	ck_assert_int_eq(correlate("{}", &keys, &count), RESULT_OK);
 	ck_assert_uint_eq(count, 0);

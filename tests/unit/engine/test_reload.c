@@ -17,8 +17,8 @@
 
 static void random_node(struct random_source *random, struct model *model, const char *id)
 {
-	static const enum node_kind kinds[] = {NODE_CATCH, NODE_RECEIVE, NODE_THROW,	 NODE_SEND,
-					       NODE_SCRIPT, NODE_PASS,	 NODE_EXCLUSIVE, NODE_END};
+	static const enum node_kind kinds[] = {NODE_CATCH,  NODE_RECEIVE, NODE_THROW,     NODE_SEND,
+					       NODE_SCRIPT, NODE_PASS,    NODE_EXCLUSIVE, NODE_END};
 	static const char *const scripts[] = {
 		"n = (n or 0) + 1",
 		"log = join(log, {n or 0})",
@@ -48,8 +48,10 @@ static void random_node(struct random_source *random, struct model *model, const
 
 static struct model *random_model(struct random_source *random)
 {
-	static const char *const conditions[] = {NULL, "n == 1", "(n or 0) % 2 == 0", "payload.id ~= nil", "#log > 1"};
-	static const char *const names[MAX_NODES] = {"N0", "N1", "N2", "N3", "N4", "N5", "N6", "N7", "N8", "N9"};
+	static const char *const conditions[] = {NULL, "n == 1", "(n or 0) % 2 == 0",
+						 "payload.id ~= nil", "#log > 1"};
+	static const char *const names[MAX_NODES] = {"N0", "N1", "N2", "N3", "N4",
+						     "N5", "N6", "N7", "N8", "N9"};
 	struct model *model = model_new("acme");
 	uint64_t count = 2 + random_below(random, MAX_NODES - 1);
 
@@ -70,7 +72,8 @@ static struct model *random_model(struct random_source *random)
 			model_flow(model, names[i], names[1 + random_below(random, count - 1)],
 				   conditions[random_below(random, ARRAY_LEN(conditions))]);
 		if (random_below(random, 10))
-			model_default_flow(model, names[i], names[i + 1 + random_below(random, count - 1 - i)]);
+			model_default_flow(model, names[i],
+					   names[i + 1 + random_below(random, count - 1 - i)]);
 	}
 	return model;
 }
@@ -82,8 +85,9 @@ static bool sends_equal(const struct step_result *a, const struct step_result *b
 	for (uint32_t i = 0; i < a->send_count; i++) {
 		const struct step_send *x = &a->sends[i], *y = &b->sends[i];
 
-		if (x->node != y->node || x->channel != y->channel || !value_equal(&x->body, &y->body) ||
-		    !str_equal(x->key, y->key) || x->headers.count != y->headers.count || x->ordinal != i)
+		if (x->node != y->node || x->channel != y->channel ||
+		    !value_equal(&x->body, &y->body) || !str_equal(x->key, y->key) ||
+		    x->headers.count != y->headers.count || x->ordinal != i)
 			return false;
 		for (size_t k = 0; k < x->headers.count; k++)
 			if (!value_equal(&x->headers.items[k].value, &y->headers.items[k].value))
@@ -92,12 +96,14 @@ static bool sends_equal(const struct step_result *a, const struct step_result *b
 	return true;
 }
 
-static bool waits_equal(const struct step_wait *a, uint32_t a_count, const struct step_wait *b, uint32_t b_count)
+static bool waits_equal(const struct step_wait *a, uint32_t a_count, const struct step_wait *b,
+			uint32_t b_count)
 {
 	if (a_count != b_count)
 		return false;
 	for (uint32_t i = 0; i < a_count; i++) {
-		if (a[i].token != b[i].token || a[i].node != b[i].node || a[i].key_count != b[i].key_count)
+		if (a[i].token != b[i].token || a[i].node != b[i].node ||
+		    a[i].key_count != b[i].key_count)
 			return false;
 		for (uint32_t k = 0; k < a[i].key_count; k++)
 			if (!str_equal(a[i].keys[k].name, b[i].keys[k].name) ||
@@ -112,8 +118,10 @@ static void ck_same_result(const struct step_result *a, const struct step_result
 	ck_assert(instance_equal(a->inst, b->inst));
 	ck_assert(a->failed == b->failed && a->failure_node == b->failure_node);
 	ck_assert(sends_equal(a, b));
-	ck_assert(waits_equal(a->waits_added, a->waits_added_count, b->waits_added, b->waits_added_count));
-	ck_assert(waits_equal(a->waits_removed, a->waits_removed_count, b->waits_removed, b->waits_removed_count));
+	ck_assert(waits_equal(a->waits_added, a->waits_added_count, b->waits_added,
+			      b->waits_added_count));
+	ck_assert(waits_equal(a->waits_removed, a->waits_removed_count, b->waits_removed,
+			      b->waits_removed_count));
 	ck_assert_uint_eq(a->aliases_added_count, b->aliases_added_count);
 	ck_assert_uint_eq(a->aliases_removed_count, b->aliases_removed_count);
 }
@@ -162,7 +170,8 @@ static void run_graph(uint64_t seed, struct tally *tally)
 	for (int step = 0;; step++) {
 		struct instance *before = engine_fixture_reload(&fx, reloads.inst);
 		const struct instance *inst = stays.inst;
-		struct event event = engine_fixture_event(&fx, "in", "{\"id\": 1, \"list\": [1, 2.5, null]}");
+		struct event event = engine_fixture_event(&fx, "in",
+							  "{\"id\": 1, \"list\": [1, 2.5, null]}");
 		uint32_t token;
 
 		ck_same_result(&stays, &reloads);
@@ -177,14 +186,17 @@ static void run_graph(uint64_t seed, struct tally *tally)
 			if (inst->tokens[0].state == TOKEN_READY && step > 0)
 				break;
 			ck_assert_int_eq(engine_restore(&fx.env, inst, &stays, &fx.err), RESULT_OK);
-			ck_assert_int_eq(engine_restore(&fx.env, before, &reloads, &fx.err), RESULT_OK);
+			ck_assert_int_eq(engine_restore(&fx.env, before, &reloads, &fx.err),
+					 RESULT_OK);
 			ck_assert(instance_equal(inst, before));
 			continue;
 		}
 		token = inst->tokens[random_below(&random, inst->token_count)].id;
 		fx.env.now_us++;
-		ck_assert_int_eq(engine_resume(&fx.env, inst, token, &event, &stays, &fx.err), RESULT_OK);
-		ck_assert_int_eq(engine_resume(&fx.env, before, token, &event, &reloads, &fx.err), RESULT_OK);
+		ck_assert_int_eq(engine_resume(&fx.env, inst, token, &event, &stays, &fx.err),
+				 RESULT_OK);
+		ck_assert_int_eq(engine_resume(&fx.env, before, token, &event, &reloads, &fx.err),
+				 RESULT_OK);
 		ck_assert(instance_equal(inst, engine_fixture_reload(&fx, before)));
 	}
 	engine_fixture_done(&fx);

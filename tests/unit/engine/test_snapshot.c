@@ -68,7 +68,8 @@ START_TEST(random_instances_come_back_the_same)
 
 		buf_reset(&bytes);
 		snapshot_pack(inst, &bytes);
-		ck_assert_msg(unpack(buf_str(&bytes), inst, &back) == RESULT_OK, "round %d: %s", round, err.text);
+		ck_assert_msg(unpack(buf_str(&bytes), inst, &back) == RESULT_OK, "round %d: %s",
+			      round, err.text);
 		ck_assert_msg(instance_equal(inst, back), "round %d differs", round);
 		snapshot_pack(back, &again);
 		ck_assert(str_equal(buf_str(&bytes), buf_str(&again)));
@@ -209,10 +210,10 @@ static Suite *snapshot_suite(void)
 
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_set_timeout(tcase, 60);
-	TEST_ADD_ALL(tcase, random_instances_come_back_the_same, the_format_number_is_the_second_byte,
-		     a_newer_format_is_told_before_it_is_read, every_truncation_is_refused,
-		     altered_bytes_are_refused_or_consistent, inconsistent_instances_are_refused,
-		     a_variable_that_comes_twice_is_refused);
+	TEST_ADD_ALL(tcase, random_instances_come_back_the_same,
+		     the_format_number_is_the_second_byte, a_newer_format_is_told_before_it_is_read,
+		     every_truncation_is_refused, altered_bytes_are_refused_or_consistent,
+		     inconsistent_instances_are_refused, a_variable_that_comes_twice_is_refused);
 	suite_add_tcase(suite, tcase);
 	return suite;
 }

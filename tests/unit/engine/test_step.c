@@ -60,7 +60,8 @@ static struct step_result start(const char *json)
 static void ck_failed(const struct step_result *result, enum code code, const char *node)
 {
 	ck_assert(result->failed);
-	ck_assert_msg(result->failure.code == code, "%s: %s", code_text(result->failure.code), result->failure.text);
+	ck_assert_msg(result->failure.code == code, "%s: %s", code_text(result->failure.code),
+		      result->failure.text);
 	ck_assert_int_eq(result->inst->status, INSTANCE_FAILED);
 	ck_assert_str_slice(result->inst->failure_code, str_of(code_text(code)));
 	ck_assert_str_slice(result->inst->failure_node, str_of(node));
@@ -152,7 +153,8 @@ START_TEST(the_payload_is_visible_until_the_next_wait)
 	ck_assert_str_eq(engine_fixture_variable(&fx, first.inst, "note"), "\"hi in\"");
 	second = engine_fixture_resume(&fx, first.inst, "Wait", "{\"text\": \"there\"}");
 	ck_assert_msg(!second.failed, "%s", second.failure.text);
-	ck_assert_str_eq(engine_fixture_variable(&fx, second.inst, "extra"), "{\"new\":\"there\",\"old\":true}");
+	ck_assert_str_eq(engine_fixture_variable(&fx, second.inst, "extra"),
+			 "{\"new\":\"there\",\"old\":true}");
 }
 END_TEST
 
@@ -242,7 +244,8 @@ START_TEST(sends_carry_body_headers_and_key)
 	ck_assert(result.sends[0].required);
 	ck_assert_str_slice(result.sends[0].content_type, STR("application/x-test"));
 	ck_assert_str_slice(result.sends[1].key, str_of(id_format(fx.id, id)));
-	ck_assert_str_eq(engine_fixture_json(&fx, &result.sends[1].body), "{\"id\":1,\"total\":9,\"key\":5}");
+	ck_assert_str_eq(engine_fixture_json(&fx, &result.sends[1].body),
+			 "{\"id\":1,\"total\":9,\"key\":5}");
 	ck_assert(!result.sends[1].required);
 	ck_assert_str_eq(engine_fixture_json(&fx, &result.sends[2].body), "\"bye\"");
 }
@@ -272,8 +275,8 @@ static struct step_result start_with_reply(const char *destination)
 	event = engine_fixture_event(&fx, "in", "{\"id\": 1}");
 	event.reply.destination = str_of(destination);
 	event.reply.correlation = value_int(77);
-	ck_assert_int_eq(engine_start(&fx.env, fx.id, STR("acme"), engine_fixture_node(&fx, "Start"), &event,
-				      &result, &fx.err),
+	ck_assert_int_eq(engine_start(&fx.env, fx.id, STR("acme"),
+				      engine_fixture_node(&fx, "Start"), &event, &result, &fx.err),
 			 RESULT_OK);
 	return result;
 }
@@ -491,8 +494,12 @@ START_TEST(an_error_at_a_start_rejects_the_message)
 		const char *json;
 		bool rejected;
 	} cases[] = {
-		{"{\"id\": \"a\", \"total\": 1}", false},  {"{\"id\": true}", false}, {"{}", false},
-		{"{\"id\": 1.5}", true},		   {"{\"id\": {}}", true},    {"{\"id\": \"a\\u0000b\"}", true},
+		{"{\"id\": \"a\", \"total\": 1}", false},
+		{"{\"id\": true}", false},
+		{"{}", false},
+		{"{\"id\": 1.5}", true},
+		{"{\"id\": {}}", true},
+		{"{\"id\": \"a\\u0000b\"}", true},
 		{"{\"id\": \"a\", \"total\": \"x\"}", true},
 	};
 
@@ -501,11 +508,12 @@ START_TEST(an_error_at_a_start_rejects_the_message)
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
 		struct event event = engine_fixture_event(&fx, "in", cases[i].json);
 		struct step_result result;
-		enum result got = engine_start(&fx.env, fx.id, STR("acme"), engine_fixture_node(&fx, "Start"), &event,
-					       &result, &fx.err);
+		enum result got = engine_start(&fx.env, fx.id, STR("acme"),
+					       engine_fixture_node(&fx, "Start"), &event, &result,
+					       &fx.err);
 
-		ck_assert_msg(got == (cases[i].rejected ? RESULT_REJECT : RESULT_OK), "%s: %d %s", cases[i].json, got,
-			      fx.err.text);
+		ck_assert_msg(got == (cases[i].rejected ? RESULT_REJECT : RESULT_OK), "%s: %d %s",
+			      cases[i].json, got, fx.err.text);
 		if (cases[i].rejected)
 			ck_assert_int_eq(fx.err.code, CODE_EXPRESSION_FAILED);
 	}
@@ -537,10 +545,12 @@ START_TEST(a_failed_step_leaves_the_instance_before_it)
 	/* Nothing resumes it … */
 	struct event event = engine_fixture_event(&fx, "answers", "{}");
 
-	ck_assert_int_eq(engine_resume(&fx.env, second.inst, second.waits_removed[0].token, &event, &third, &fx.err),
+	ck_assert_int_eq(engine_resume(&fx.env, second.inst, second.waits_removed[0].token, &event,
+				       &third, &fx.err),
 			 RESULT_AGAIN);
 	/* … until it is restored, which is the exact inverse. */
-	ck_assert_int_eq(engine_restore(&fx.env, engine_fixture_reload(&fx, second.inst), &restored, &fx.err),
+	ck_assert_int_eq(engine_restore(&fx.env, engine_fixture_reload(&fx, second.inst), &restored,
+					&fx.err),
 			 RESULT_OK);
 	ck_assert_int_eq(restored.inst->version, 3);
 	ck_assert_uint_eq(restored.waits_added_count, 1);
@@ -562,15 +572,17 @@ START_TEST(a_failed_first_step_keeps_its_message)
 	struct event event;
 
 	add("Try", NODE_SCRIPT, "Start");
-	model_script(model, "if header.mode == extra then error('no') end\nnote = event.id .. header.mode");
+	model_script(
+		model,
+		"if header.mode == extra then error('no') end\nnote = event.id .. header.mode");
 	add_wait("Try");
 	engine_fixture_init(&fx, &model);
 	event = engine_fixture_event(&fx, "in", "{\"id\": \"A\", \"total\": 3}");
 	event.headers = &headers;
 	event.key = STR("\xff\x01");
 	event.reply.destination = STR("there");
-	ck_assert_int_eq(engine_start(&fx.env, fx.id, STR("acme"), engine_fixture_node(&fx, "Start"), &event,
-				      &failed, &fx.err),
+	ck_assert_int_eq(engine_start(&fx.env, fx.id, STR("acme"),
+				      engine_fixture_node(&fx, "Start"), &event, &failed, &fx.err),
 			 RESULT_OK);
 	ck_failed(&failed, CODE_EXPRESSION_FAILED, "Try"); /* event.id is nil */
 	ck_assert_int_eq(failed.inst->version, 1);
@@ -626,7 +638,8 @@ START_TEST(a_wait_that_the_model_lacks_fails_the_step)
 	first = start("{\"id\": 1}");
 	first.inst->tokens[0].node = STR("Gone");
 	event = engine_fixture_event(&fx, "answers", "{}");
-	ck_assert_int_eq(engine_resume(&fx.env, first.inst, first.inst->tokens[0].id, &event, &second, &fx.err),
+	ck_assert_int_eq(engine_resume(&fx.env, first.inst, first.inst->tokens[0].id, &event,
+				       &second, &fx.err),
 			 RESULT_OK);
 	ck_assert(second.failed);
 	ck_assert_int_eq(second.failure.code, CODE_RUNTIME_STEP_FAILED);
@@ -642,7 +655,8 @@ START_TEST(a_token_that_does_not_wait_is_resolved_again)
 	add_wait("Start");
 	first = start("{\"id\": 1}");
 	event = engine_fixture_event(&fx, "answers", "{}");
-	ck_assert_int_eq(engine_resume(&fx.env, first.inst, 99, &event, &out, &fx.err), RESULT_AGAIN);
+	ck_assert_int_eq(engine_resume(&fx.env, first.inst, 99, &event, &out, &fx.err),
+			 RESULT_AGAIN);
 }
 END_TEST
 
@@ -655,13 +669,14 @@ START_TEST(the_caller_can_fail_a_step)
 	add_wait("Start");
 	first = start("{\"id\": 1}");
 	error_set(&why, RESULT_REJECT, CODE_OUTBOUND_ENCODE_FAILED, "cannot write it");
-	engine_fail(&fx.env, first.inst, fx.id, STR("acme"), NULL, NULL, &why, engine_fixture_node(&fx, "Wait"), &out);
+	engine_fail(&fx.env, first.inst, fx.id, STR("acme"), NULL, NULL, &why,
+		    engine_fixture_node(&fx, "Wait"), &out);
 	ck_failed(&out, CODE_OUTBOUND_ENCODE_FAILED, "Wait");
 	ck_assert_int_eq(out.inst->version, 2);
 	ck_assert_uint_eq(out.waits_removed_count, 1);
 	event = engine_fixture_event(&fx, "in", "{\"id\": 2}");
-	engine_fail(&fx.env, NULL, fx.id, STR("acme"), engine_fixture_node(&fx, "Start"), &event, &why,
-		    engine_fixture_node(&fx, "Wait"), &out);
+	engine_fail(&fx.env, NULL, fx.id, STR("acme"), engine_fixture_node(&fx, "Start"), &event,
+		    &why, engine_fixture_node(&fx, "Wait"), &out);
 	ck_failed(&out, CODE_OUTBOUND_ENCODE_FAILED, "Wait");
 	ck_assert_int_eq(out.inst->version, 1);
 	ck_assert_uint_eq(out.aliases_added_count, 1);
@@ -692,20 +707,22 @@ static Suite *step_suite(void)
 
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_set_timeout(tcase, 60);
-	TEST_ADD_ALL(tcase, a_start_runs_to_its_end, a_wait_parks_and_resumes, sources_are_taken_at_every_receive,
-		     the_payload_is_visible_until_the_next_wait, a_wait_with_a_value_registers_it,
-		     uuids_agree_within_a_node_and_differ_between, a_wait_that_nothing_can_find_fails,
-		     sends_carry_body_headers_and_key, a_throw_without_a_send_only_passes,
-		     a_reply_goes_to_its_address, a_reply_without_an_address_takes_a_channel,
-		     a_reply_falls_back_to_the_reply_channel, a_reply_that_can_go_nowhere_fails,
-		     a_gateway_takes_the_first_flow_that_holds, a_gateway_without_a_way_fails,
-		     several_flows_out_of_a_task_run_side_by_side, scripts_assign_and_read_variables,
-		     a_value_of_the_wrong_type_fails_the_step, too_large_variables_fail_the_step,
-		     a_loop_without_a_wait_is_stopped, a_loop_that_makes_too_much_is_stopped,
-		     an_error_at_a_start_rejects_the_message, a_failed_step_leaves_the_instance_before_it,
-		     a_failed_first_step_keeps_its_message, a_failed_first_step_can_run_again,
-		     a_wait_that_the_model_lacks_fails_the_step, a_token_that_does_not_wait_is_resolved_again,
-		     the_caller_can_fail_a_step, unchanged_variables_are_shared);
+	TEST_ADD_ALL(
+		tcase, a_start_runs_to_its_end, a_wait_parks_and_resumes,
+		sources_are_taken_at_every_receive, the_payload_is_visible_until_the_next_wait,
+		a_wait_with_a_value_registers_it, uuids_agree_within_a_node_and_differ_between,
+		a_wait_that_nothing_can_find_fails, sends_carry_body_headers_and_key,
+		a_throw_without_a_send_only_passes, a_reply_goes_to_its_address,
+		a_reply_without_an_address_takes_a_channel, a_reply_falls_back_to_the_reply_channel,
+		a_reply_that_can_go_nowhere_fails, a_gateway_takes_the_first_flow_that_holds,
+		a_gateway_without_a_way_fails, several_flows_out_of_a_task_run_side_by_side,
+		scripts_assign_and_read_variables, a_value_of_the_wrong_type_fails_the_step,
+		too_large_variables_fail_the_step, a_loop_without_a_wait_is_stopped,
+		a_loop_that_makes_too_much_is_stopped, an_error_at_a_start_rejects_the_message,
+		a_failed_step_leaves_the_instance_before_it, a_failed_first_step_keeps_its_message,
+		a_failed_first_step_can_run_again, a_wait_that_the_model_lacks_fails_the_step,
+		a_token_that_does_not_wait_is_resolved_again, the_caller_can_fail_a_step,
+		unchanged_variables_are_shared);
 	suite_add_tcase(suite, tcase);
 	return suite;
 }
