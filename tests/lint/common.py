@@ -13,7 +13,7 @@ import sys
 import tempfile
 
 TREES = ("src", "transports", "codecs", "tests", "docs", "docker", "examples")
-SKIPPED = {".git", "autom4te.cache", "build-aux", "__pycache__", ".deps", ".libs"}
+SKIPPED = {".git", "autom4te.cache", "build-aux", "__pycache__", ".deps", ".libs", "_build", "_inst"}
 GENERATED = {"configure", "configure~", "aclocal.m4", "config.h.in", "config.h", "config.log", "config.status",
              "Makefile", "Makefile.in", "libtool", "stamp-h1"}
 
