@@ -9,6 +9,8 @@
 #include "cli/cli.h"
 
 #define CLI_COMMANDS(X) \
+	X(lint, "DIR|FILE", "Check a package folder or archive and report every problem with its line") \
+	X(package, "DIR", "Check a package folder and write its archive") \
 	X(config, "", "Print the effective configuration and where each value is from") \
 	X(version, "", "Print the versions of sutra and of the libraries it runs with")
 

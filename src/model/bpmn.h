@@ -30,8 +30,9 @@ void bpmn_finding(struct bpmn_reader *reader, int line, enum code code, const ch
 	bpmn_finding(reader, line, CODE_CONFIG_BPMN_SUSPICIOUS, __VA_ARGS__)
 
 /* The q: rules of a flow node, or of the process; reports what does not belong there. */
-void bpmn_read_node_rules(struct bpmn_reader *reader, struct node *node, struct element *el,
-			  bool has_message);
+void bpmn_read_node_rules(struct bpmn_reader *reader, struct node *node, struct element *el);
+/* What a node of its kind must have; `message`: it has a messageEventDefinition. */
+void bpmn_check_node_rules(struct bpmn_reader *reader, const struct node *node, bool message);
 void bpmn_read_process_rules(struct bpmn_reader *reader, struct element *el);
 /* Reports an element that is not supported, and marks it. `where` may be NULL. */
 void bpmn_refuse(struct bpmn_reader *reader, struct element *el, const struct element *where);

@@ -293,45 +293,7 @@ static void read_header(struct bpmn_reader *reader, struct node *node, struct el
 	node->headers[node->header_count++] = header;
 }
 
-/* What must be there, once everything is read. */
-static void check_rules(struct bpmn_reader *reader, const struct node *node, bool message)
-{
-	if (node->kind == NODE_START && !node->source)
-		bpmn_unsupported(reader, node->line,
-				 message ? "a message start event needs a q:source"
-					 : "a start event without a q:source is not supported yet: "
-					   "nothing could start it");
-	if (node->kind == NODE_CATCH && !message)
-		bpmn_invalid(reader, node->line,
-			     "an intermediate catch event needs a messageEventDefinition");
-	if (node_is_wait(node) && !node->source)
-		bpmn_invalid(reader, node->line, "a wait needs a q:source");
-	if (node_is_wait(node)) {
-		bool found = false;
-
-		for (uint32_t i = 0; i < node->alias_count; i++)
-			found |= node->aliases[i].expression != NULL;
-		if (!found)
-			bpmn_invalid(reader, node->line,
-				     "a wait needs a q:alias with an expression: how else would a "
-				     "message find it?");
-	}
-	if ((node->kind == NODE_SEND || ((node->kind == NODE_THROW || node->kind == NODE_END) && message)) &&
-	    !node->send)
-		bpmn_invalid(reader, node->line, "%s needs a q:send",
-			     node->kind == NODE_SEND ? "a send task" : "a message event");
-	if ((node->kind == NODE_THROW || node->kind == NODE_END) && node->send && !message)
-		bpmn_invalid(reader, node->line,
-			     "q:send needs a messageEventDefinition in the event, so that the diagram "
-			     "shows it");
-	if (node->send && node->reply)
-		bpmn_unsupported(reader, node->line, "q:send and q:reply in one element are not supported");
-	if (node->header_count && !node->send && !node->reply)
-		bpmn_invalid(reader, node->line, "q:header without a q:send or q:reply does nothing");
-}
-
-void bpmn_read_node_rules(struct bpmn_reader *reader, struct node *node, struct element *el,
-			  bool has_message)
+void bpmn_read_node_rules(struct bpmn_reader *reader, struct node *node, struct element *el)
 {
 	struct element *extensions = element_child(el, "extensionElements");
 	unsigned allowed = node_rules_allowed[node->kind];
@@ -355,7 +317,53 @@ void bpmn_read_node_rules(struct bpmn_reader *reader, struct node *node, struct 
 			rules[i].read(reader, node, q);
 		}
 	}
-	check_rules(reader, node, has_message);
+}
+
+static void check_wait(struct bpmn_reader *reader, const struct node *node, bool message)
+{
+	bool found = false;
+
+	if (node->kind == NODE_CATCH && !message)
+		bpmn_invalid(reader, node->line,
+			     "an intermediate catch event needs a messageEventDefinition");
+	if (!node->source)
+		bpmn_invalid(reader, node->line, "a wait needs a q:source");
+	for (uint32_t i = 0; i < node->alias_count; i++)
+		found |= node->aliases[i].expression != NULL;
+	if (!found)
+		bpmn_invalid(reader, node->line,
+			     "a wait needs a q:alias with an expression: how else would a message find "
+			     "it?");
+}
+
+static void check_out(struct bpmn_reader *reader, const struct node *node, bool message)
+{
+	bool event = node->kind == NODE_THROW || node->kind == NODE_END;
+
+	if ((node->kind == NODE_SEND || (event && message)) && !node->send)
+		bpmn_invalid(reader, node->line, "%s needs a q:send",
+			     event ? "a message event" : "a send task");
+	if (event && node->send && !message)
+		bpmn_invalid(reader, node->line,
+			     "q:send needs a messageEventDefinition in the event, so that the diagram "
+			     "shows it");
+	if (node->send && node->reply)
+		bpmn_unsupported(reader, node->line,
+				 "q:send and q:reply in one element are not supported");
+	if (node->header_count && !node->send && !node->reply)
+		bpmn_invalid(reader, node->line, "q:header without a q:send or q:reply does nothing");
+}
+
+void bpmn_check_node_rules(struct bpmn_reader *reader, const struct node *node, bool message)
+{
+	if (node->kind == NODE_START && !node->source)
+		bpmn_unsupported(reader, node->line,
+				 message ? "a message start event needs a q:source"
+					 : "a start event without a q:source is not supported yet: "
+					   "nothing could start it");
+	if (node_is_wait(node))
+		check_wait(reader, node, message);
+	check_out(reader, node, message);
 }
 
 static enum variable_type read_type(struct bpmn_reader *reader, struct element *el)

@@ -190,6 +190,7 @@ static void read_node(struct bpmn_reader *reader, struct element *el, const stru
 {
 	struct process *process = reader->process;
 	struct node *node;
+	unsigned refused;
 	struct str id;
 	bool message;
 
@@ -212,10 +213,13 @@ static void read_node(struct bpmn_reader *reader, struct element *el, const stru
 
 	reader->at = node->id;
 	refuse_attributes(reader, el);
+	refused = reader->refused;
 	message = read_node_children(reader, el, rule);
 	if (rule->kind == NODE_SCRIPT)
 		read_script(reader, node, el);
-	bpmn_read_node_rules(reader, node, el, message);
+	bpmn_read_node_rules(reader, node, el);
+	if (refused == reader->refused) /* else it is incomplete because of that */
+		bpmn_check_node_rules(reader, node, message);
 	reader->at = process->id;
 }
 

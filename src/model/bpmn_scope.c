@@ -37,12 +37,14 @@ static void check_one(const struct scope *scope, struct str element, const char 
 {
 	struct expression_finding findings[FINDINGS_PER_EXPRESSION];
 	const struct process *process = scope->process;
+	bool script = expr && expr->kind == EXPRESSION_SCRIPT;
 	size_t count;
 
 	if (!expr || is_blank(expr->source))
 		return; /* absent, or reported as empty */
-	count = expression_check(expr, names, name_count, process->variable_names,
-				 process->variable_count, findings, ARRAY_LEN(findings));
+	count = expression_check(expr, names, name_count,
+				 script ? process->variable_names : NULL,
+				 script ? process->variable_count : 0, findings, ARRAY_LEN(findings));
 	for (size_t i = 0; i < count && i < ARRAY_LEN(findings); i++)
 		finding_add(scope->build->findings, expr->file, expr->line + findings[i].line - 1,
 			    element, CODE_CONFIG_EXPRESSION_INVALID, "%s, column %d: %s", what,

@@ -26,6 +26,7 @@ struct build {
 	struct arena *arena; /* the deployment's */
 	struct findings *findings;
 	bool expressions_full; /* said once */
+	bool channels_unread;  /* channels.conf could not be read, so it cannot be told what it lacks */
 };
 
 /*

@@ -230,7 +230,7 @@ void channel_check(struct build *build)
 
 	for (uint32_t i = 0; i < deployment->channel_count; i++)
 		check_channel(build, i);
-	for (uint32_t i = 0; i < deployment->process_count; i++)
+	for (uint32_t i = 0; i < deployment->process_count && !build->channels_unread; i++)
 		for (uint32_t j = 0; j < deployment->processes[i]->node_count; j++)
 			check_node(build, deployment->processes[i]->nodes[j]);
 	check_handlers(build);

@@ -309,11 +309,13 @@ void channel_read(struct build *build, const char *file, struct str text)
 	const struct config_setting_t *root, *channels;
 	struct document *doc = NULL;
 
+	build->channels_unread = true;
 	if (document_parse(file, text, &options, &doc) != RESULT_OK)
 		return;
 	root = document_root(doc);
 	document_check_keys(root, (const char *const[]){"channels", NULL});
 	if (document_groups(root, "channels", true, &channels)) {
+		build->channels_unread = false;
 		for (size_t i = 0; i < document_count(channels); i++)
 			if (document_is_group(document_at(channels, i)))
 				read_channel(&reader, document_at(channels, i));

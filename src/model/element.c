@@ -4,8 +4,8 @@
  *
  * SAX and not the library's own tree, for three reasons. A document type declaration is refused at its first word, before any
  * entity in it is read, so an entity bomb has no time to go off, and nothing is ever fetched. Diagram interchange, often
- * half of a file, takes no memory. And the library reports the line where a start tag ends; the line where it begins,
- * which is what people look for, is the line where the event before it ended, and only SAX shows that.
+ * half of a file, takes no memory. And the library's tree knows the line where a start tag ends; people look for the line
+ * where it begins, or for that of an attribute, and only here can it be told.
  *
  * The library keeps no state of ours: the handler is put into one parser context and goes with it.
  */
@@ -46,6 +46,23 @@ static void parse_fail(struct parse *parse, int line, const char *text)
 static int parse_line(const struct parse *parse)
 {
 	return parse->ctxt->input ? parse->ctxt->input->line : parse->last_line;
+}
+
+/*
+ * The line where the start tag begins that has just been read. Nothing in a tag but its first character is a `<`, so it is
+ * found backwards if the parser still has it; if not, the tag began where the event before ended.
+ */
+static int tag_line(const struct parse *parse)
+{
+	const xmlParserInput *input = parse->ctxt->input;
+	int line = input->line;
+
+	for (const xmlChar *p = input->cur; p > input->base; p--) {
+		if (p[-1] == '<')
+			return line;
+		line -= p[-1] == '\n';
+	}
+	return parse->last_line;
 }
 
 /*
@@ -96,7 +113,7 @@ static void on_start(void *arg, const xmlChar *name, const xmlChar *prefix UNUSE
 	struct parse *parse = arg;
 	bool q = uri && strcmp((const char *)uri, ELEMENT_Q_NAMESPACE) == 0;
 	bool bpmn = uri && strcmp((const char *)uri, ELEMENT_BPMN_NAMESPACE) == 0;
-	int line = parse->last_line;
+	int line = tag_line(parse);
 
 	parse->last_line = parse_line(parse);
 	if (parse->failed)
