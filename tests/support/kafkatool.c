@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * kafkatool: what the tests need of a Kafka client and kcat does not give: topics made and deleted, a header list and
- * nulls per record, bytes of any kind, committed offsets and lag as numbers, a produce benchmark.
+ * kafkatool: what the tests need of a Kafka client and kcat does not give: topics made and
+ * deleted, a header list and nulls per record, bytes of any kind, committed offsets and lag as
+ * numbers, a produce benchmark.
  *
- * Everything goes over one client handle and ends with an exit code: 0 done, 1 the broker or the deadline said no, 2
- * the command line is wrong. Results are JSON lines on standard output, complaints go to standard error. Bytes in JSON
- * are text where they are UTF-8 and {"hex":"…"} where they are not. Every wait has the deadline of -t.
+ * Everything goes over one client handle and ends with an exit code: 0 done, 1 the broker or the
+ * deadline said no, 2 the command line is wrong. Results are JSON lines on standard output,
+ * complaints go to standard error. Bytes in JSON are text where they are UTF-8 and {"hex":"…"}
+ * where they are not. Every wait has the deadline of -t.
  */
 #include <getopt.h>
 #include <inttypes.h>
@@ -102,7 +104,7 @@ static rd_kafka_t *client_new(struct options *opt, rd_kafka_type_t type)
 
 static bool is_utf8(const unsigned char *p, size_t len)
 {
-	static const uint32_t smallest[] = { 0, 0x80, 0x800, 0x10000 };
+	static const uint32_t smallest[] = {0, 0x80, 0x800, 0x10000};
 
 	for (size_t i = 0; i < len;) {
 		unsigned char c = p[i++];
@@ -159,7 +161,8 @@ static void record_put(const rd_kafka_message_t *msg)
 
 	fputs("{\"topic\":", stdout);
 	json_put(topic, strlen(topic));
-	printf(",\"partition\":%" PRId32 ",\"offset\":%" PRId64 ",\"timestamp\":%" PRId64 ",\"key\":",
+	printf(",\"partition\":%" PRId32 ",\"offset\":%" PRId64 ",\"timestamp\":%" PRId64
+	       ",\"key\":",
 	       msg->partition, msg->offset, rd_kafka_message_timestamp(msg, NULL));
 	json_put(msg->key, msg->key_len);
 	fputs(",\"headers\":[", stdout);
@@ -179,17 +182,42 @@ static void record_put(const rd_kafka_message_t *msg)
 
 /* --- topics --- */
 
-/* Waits for an admin result and returns the error of its single topic. */
-static rd_kafka_resp_err_t topic_result(rd_kafka_queue_t *queue, const struct options *opt)
-{
-	rd_kafka_event_t *event = rd_kafka_queue_poll(queue, (int)opt->timeout_ms);
-	const rd_kafka_topic_result_t **results = NULL;
-	rd_kafka_resp_err_t err;
-	size_t count = 0;
+/*
+ * One admin request: the client, where its result arrives, and options that let it wait until the
+ * change has spread.
+ */
+struct admin {
+	rd_kafka_t *rk;
+	rd_kafka_queue_t *queue;
+	rd_kafka_AdminOptions_t *options;
+};
 
-	if (!event)
-		return RD_KAFKA_RESP_ERR__TIMED_OUT;
-	err = rd_kafka_event_error(event);
+static void admin_init(struct admin *admin, struct options *opt, rd_kafka_admin_op_t op)
+{
+	int timeout_ms = (int)opt->timeout_ms;
+	char err[256];
+
+	admin->rk = client_new(opt, RD_KAFKA_PRODUCER);
+	admin->queue = rd_kafka_queue_new(admin->rk);
+	admin->options = rd_kafka_AdminOptions_new(admin->rk, op);
+	if (rd_kafka_AdminOptions_set_operation_timeout(admin->options, timeout_ms, err,
+							sizeof err) ||
+	    rd_kafka_AdminOptions_set_request_timeout(admin->options, timeout_ms, err, sizeof err))
+		die(2, "%s", err);
+}
+
+/*
+ * Waits for the result, releases everything, and ends the program if the request about `topic`
+ * failed.
+ */
+static int admin_done(struct admin *admin, const struct options *opt, const char *topic)
+{
+	rd_kafka_event_t *event = rd_kafka_queue_poll(admin->queue, (int)opt->timeout_ms);
+	rd_kafka_resp_err_t err = event ? rd_kafka_event_error(event)
+					: RD_KAFKA_RESP_ERR__TIMED_OUT;
+	const rd_kafka_topic_result_t **results;
+	size_t count;
+
 	if (!err) {
 		if (rd_kafka_event_type(event) == RD_KAFKA_EVENT_CREATETOPICS_RESULT)
 			results = rd_kafka_CreateTopics_result_topics(
@@ -199,37 +227,24 @@ static rd_kafka_resp_err_t topic_result(rd_kafka_queue_t *queue, const struct op
 				rd_kafka_event_DeleteTopics_result(event), &count);
 		err = count ? rd_kafka_topic_result_error(results[0]) : RD_KAFKA_RESP_ERR__FAIL;
 	}
-	rd_kafka_event_destroy(event);
-	return err;
-}
-
-/* Options that make the broker answer only when the change has spread. */
-static rd_kafka_AdminOptions_t *admin_options(rd_kafka_t *rk, const struct options *opt,
-					      rd_kafka_admin_op_t op)
-{
-	rd_kafka_AdminOptions_t *admin = rd_kafka_AdminOptions_new(rk, op);
-	char err[256];
-
-	if (rd_kafka_AdminOptions_set_operation_timeout(admin, (int)opt->timeout_ms, err, sizeof err) ||
-	    rd_kafka_AdminOptions_set_request_timeout(admin, (int)opt->timeout_ms, err, sizeof err))
-		die(2, "%s", err);
-	return admin;
+	if (event)
+		rd_kafka_event_destroy(event);
+	rd_kafka_AdminOptions_destroy(admin->options);
+	rd_kafka_queue_destroy(admin->queue);
+	rd_kafka_destroy(admin->rk);
+	if (err)
+		die(1, "%s: %s", topic, rd_kafka_err2str(err));
+	return 0;
 }
 
 static int topic_create(struct options *opt, int argc, char **argv)
 {
-	rd_kafka_t *rk;
-	rd_kafka_queue_t *queue;
-	rd_kafka_AdminOptions_t *admin;
+	struct admin admin;
 	rd_kafka_NewTopic_t *topic;
-	rd_kafka_resp_err_t result;
 	char err[256];
 
 	if (argc < 2)
 		die(2, "create TOPIC PARTITIONS [NAME=VALUE…]");
-	rk = client_new(opt, RD_KAFKA_PRODUCER);
-	queue = rd_kafka_queue_new(rk);
-	admin = admin_options(rk, opt, RD_KAFKA_ADMIN_OP_CREATETOPICS);
 	topic = rd_kafka_NewTopic_new(argv[0], (int)number_parse(argv[1], "PARTITIONS"), 1, err,
 				      sizeof err);
 	if (!topic)
@@ -242,40 +257,24 @@ static int topic_create(struct options *opt, int argc, char **argv)
 		*equals = '\0';
 		rd_kafka_NewTopic_set_config(topic, argv[i], equals + 1);
 	}
-	rd_kafka_CreateTopics(rk, &topic, 1, admin, queue);
-	result = topic_result(queue, opt);
+	admin_init(&admin, opt, RD_KAFKA_ADMIN_OP_CREATETOPICS);
+	rd_kafka_CreateTopics(admin.rk, &topic, 1, admin.options, admin.queue);
 	rd_kafka_NewTopic_destroy(topic);
-	rd_kafka_AdminOptions_destroy(admin);
-	rd_kafka_queue_destroy(queue);
-	rd_kafka_destroy(rk);
-	if (result)
-		die(1, "create %s: %s", argv[0], rd_kafka_err2str(result));
-	return 0;
+	return admin_done(&admin, opt, argv[0]);
 }
 
 static int topic_delete(struct options *opt, int argc, char **argv)
 {
-	rd_kafka_t *rk;
-	rd_kafka_queue_t *queue;
-	rd_kafka_AdminOptions_t *admin;
+	struct admin admin;
 	rd_kafka_DeleteTopic_t *topic;
-	rd_kafka_resp_err_t result;
 
 	if (argc != 1)
 		die(2, "delete TOPIC");
-	rk = client_new(opt, RD_KAFKA_PRODUCER);
-	queue = rd_kafka_queue_new(rk);
-	admin = admin_options(rk, opt, RD_KAFKA_ADMIN_OP_DELETETOPICS);
+	admin_init(&admin, opt, RD_KAFKA_ADMIN_OP_DELETETOPICS);
 	topic = rd_kafka_DeleteTopic_new(argv[0]);
-	rd_kafka_DeleteTopics(rk, &topic, 1, admin, queue);
-	result = topic_result(queue, opt);
+	rd_kafka_DeleteTopics(admin.rk, &topic, 1, admin.options, admin.queue);
 	rd_kafka_DeleteTopic_destroy(topic);
-	rd_kafka_AdminOptions_destroy(admin);
-	rd_kafka_queue_destroy(queue);
-	rd_kafka_destroy(rk);
-	if (result)
-		die(1, "delete %s: %s", argv[0], rd_kafka_err2str(result));
-	return 0;
+	return admin_done(&admin, opt, argv[0]);
 }
 
 /* The number of partitions of a topic, asked until the broker knows the topic. */
@@ -295,7 +294,7 @@ static int partition_count(rd_kafka_t *rk, const char *name, int64_t deadline)
 		}
 		if (!err && count)
 			break;
-		nanosleep(&(struct timespec){ .tv_nsec = 20000000 }, NULL);
+		nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
 	} while (left_ms(deadline));
 	rd_kafka_topic_destroy(topic);
 	if (err || !count)
@@ -319,17 +318,19 @@ static void delivered(rd_kafka_t *rk, const rd_kafka_message_t *msg, void *opaqu
 
 static int hex_digit(char c)
 {
-	return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 :
-	       c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+	return c >= '0' && c <= '9'   ? c - '0'
+	       : c >= 'a' && c <= 'f' ? c - 'a' + 10
+	       : c >= 'A' && c <= 'F' ? c - 'A' + 10
+				      : -1;
 }
 
 /* Reads a field in place: \N is null, and with --hex two digits are a byte. */
 static struct bytes field_parse(char *text, const struct options *opt, int64_t line)
 {
-	struct bytes field = { text, strlen(text) };
+	struct bytes field = {text, strlen(text)};
 
 	if (!strcmp(text, "\\N"))
-		return (struct bytes){ NULL, 0 };
+		return (struct bytes){NULL, 0};
 	if (!opt->hex)
 		return field;
 	for (size_t i = 0; i < field.len; i += 2) {
@@ -351,7 +352,7 @@ static rd_kafka_headers_t *headers_parse(char *text, const struct options *opt, 
 
 	for (char *next; text && *text; text = next) {
 		char *equals;
-		struct bytes value = { NULL, 0 };
+		struct bytes value = {NULL, 0};
 
 		next = strchr(text, ',');
 		if (next)
@@ -366,27 +367,20 @@ static rd_kafka_headers_t *headers_parse(char *text, const struct options *opt, 
 	return headers;
 }
 
-/* Hands one record to librdkafka, polling while its queue is full. Takes the headers. */
+/*
+ * Hands one record to librdkafka, polling while its queue is full. Takes the headers; NULL is
+ * none.
+ */
 static void produce_one(rd_kafka_t *rk, const char *topic, int32_t partition, struct bytes key,
 			rd_kafka_headers_t *headers, struct bytes payload)
 {
 	for (;;) {
-		rd_kafka_resp_err_t err;
+		rd_kafka_resp_err_t err = rd_kafka_producev(
+			rk, RD_KAFKA_V_TOPIC(topic), RD_KAFKA_V_PARTITION(partition),
+			RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY), RD_KAFKA_V_KEY(key.data, key.len),
+			RD_KAFKA_V_VALUE(payload.data, payload.len), RD_KAFKA_V_HEADERS(headers),
+			RD_KAFKA_V_END);
 
-		if (headers)
-			err = rd_kafka_producev(rk, RD_KAFKA_V_TOPIC(topic),
-						RD_KAFKA_V_PARTITION(partition),
-						RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY),
-						RD_KAFKA_V_KEY(key.data, key.len),
-						RD_KAFKA_V_VALUE(payload.data, payload.len),
-						RD_KAFKA_V_HEADERS(headers), RD_KAFKA_V_END);
-		else
-			err = rd_kafka_producev(rk, RD_KAFKA_V_TOPIC(topic),
-						RD_KAFKA_V_PARTITION(partition),
-						RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY),
-						RD_KAFKA_V_KEY(key.data, key.len),
-						RD_KAFKA_V_VALUE(payload.data, payload.len),
-						RD_KAFKA_V_END);
 		if (!err)
 			return;
 		if (err != RD_KAFKA_RESP_ERR__QUEUE_FULL)
@@ -401,8 +395,8 @@ static int produce_end(rd_kafka_t *rk, const struct options *opt, const struct d
 	rd_kafka_resp_err_t err = rd_kafka_flush(rk, (int)opt->timeout_ms);
 
 	if (done->failed)
-		fprintf(stderr, "kafkatool: %" PRId64 " records failed, the first: %s\n", done->failed,
-			rd_kafka_err2str(done->first_error));
+		fprintf(stderr, "kafkatool: %" PRId64 " records failed, the first: %s\n",
+			done->failed, rd_kafka_err2str(done->first_error));
 	else if (err)
 		fprintf(stderr, "kafkatool: flush: %s\n", rd_kafka_err2str(err));
 	return err || done->failed;
@@ -410,7 +404,7 @@ static int produce_end(rd_kafka_t *rk, const struct options *opt, const struct d
 
 static int produce(struct options *opt, int argc, char **argv)
 {
-	struct deliveries done = { 0 };
+	struct deliveries done = {0};
 	char *text = NULL;
 	size_t room = 0;
 	ssize_t len;
@@ -447,7 +441,7 @@ static int produce(struct options *opt, int argc, char **argv)
 
 static int produce_bench(struct options *opt, int argc, char **argv)
 {
-	struct deliveries done = { 0 };
+	struct deliveries done = {0};
 	int64_t count, size, keys, start, took;
 	rd_kafka_t *rk;
 	char *payload;
@@ -474,8 +468,8 @@ static int produce_bench(struct options *opt, int argc, char **argv)
 		char key[32];
 		int len = snprintf(key, sizeof key, "k%" PRId64, i % keys);
 
-		produce_one(rk, argv[0], opt->partition, (struct bytes){ key, (size_t)len }, NULL,
-			    (struct bytes){ payload, (size_t)size });
+		produce_one(rk, argv[0], opt->partition, (struct bytes){key, (size_t)len}, NULL,
+			    (struct bytes){payload, (size_t)size});
 		if (i % 1000 == 0)
 			rd_kafka_poll(rk, 0);
 	}
@@ -508,8 +502,9 @@ static rd_kafka_topic_partition_list_t *partitions_of(rd_kafka_t *rk, const stru
 }
 
 /*
- * Reads until `count` records came, or with count < 0 until the end of each partition was seen once. Partitions are
- * assigned, not subscribed: the tool disturbs no group, whatever group it reads offsets of.
+ * Reads until `count` records came, or with count < 0 until the end of each partition was seen
+ * once. Partitions are assigned, not subscribed: the tool disturbs no group, whatever group it
+ * reads offsets of.
  */
 static int consume(struct options *opt, int argc, char **argv)
 {
@@ -531,8 +526,8 @@ static int consume(struct options *opt, int argc, char **argv)
 	list = partitions_of(rk, opt, argv[0], deadline);
 	open = list->cnt;
 	for (int i = 0; i < list->cnt; i++)
-		list->elems[i].offset =
-			opt->from_stored ? RD_KAFKA_OFFSET_STORED : RD_KAFKA_OFFSET_BEGINNING;
+		list->elems[i].offset = opt->from_stored ? RD_KAFKA_OFFSET_STORED
+							 : RD_KAFKA_OFFSET_BEGINNING;
 	err = rd_kafka_assign(rk, list);
 	if (err)
 		die(1, "assign: %s", rd_kafka_err2str(err));
@@ -563,8 +558,8 @@ static int consume(struct options *opt, int argc, char **argv)
 /* --- offsets --- */
 
 /*
- * The group's committed offsets. librdkafka hands NOT_COORDINATOR and its like to the caller, and a broker that was
- * just restarted answers so for a moment: asked again until the deadline.
+ * The group's committed offsets. librdkafka hands NOT_COORDINATOR and its like to the caller, and
+ * a broker that was just restarted answers so for a moment: asked again until the deadline.
  */
 static void committed_get(rd_kafka_t *rk, rd_kafka_topic_partition_list_t *list, int64_t deadline)
 {
@@ -577,7 +572,7 @@ static void committed_get(rd_kafka_t *rk, rd_kafka_topic_partition_list_t *list,
 			return;
 		if (!left_ms(deadline))
 			die(1, "committed offsets: %s", rd_kafka_err2str(err));
-		nanosleep(&(struct timespec){ .tv_nsec = 50000000 }, NULL);
+		nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
 	}
 }
 
@@ -592,11 +587,14 @@ static void watermarks_get(rd_kafka_t *rk, const rd_kafka_topic_partition_t *at,
 			return;
 		if (!left_ms(deadline))
 			die(1, "watermarks: %s", rd_kafka_err2str(err));
-		nanosleep(&(struct timespec){ .tv_nsec = 50000000 }, NULL);
+		nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
 	}
 }
 
-/* One line a partition; `committed` is null where the group never committed, and lag then counts from the low mark. */
+/*
+ * One line a partition; `committed` is null where the group never committed, and lag then counts
+ * from the low mark.
+ */
 static int offsets(struct options *opt, int argc, char **argv)
 {
 	int64_t deadline = now_ms() + opt->timeout_ms;
@@ -615,8 +613,8 @@ static int offsets(struct options *opt, int argc, char **argv)
 		int64_t low, high;
 
 		watermarks_get(rk, at, deadline, &low, &high);
-		printf("{\"partition\":%" PRId32 ",\"low\":%" PRId64 ",\"high\":%" PRId64, at->partition,
-		       low, high);
+		printf("{\"partition\":%" PRId32 ",\"low\":%" PRId64 ",\"high\":%" PRId64,
+		       at->partition, low, high);
 		if (opt->group && at->offset >= 0)
 			printf(",\"committed\":%" PRId64 ",\"lag\":%" PRId64 "}\n", at->offset,
 			       high - at->offset);
@@ -633,12 +631,15 @@ static const struct command {
 	int (*run)(struct options *opt, int argc, char **argv);
 	const char *help;
 } commands[] = {
-	{ "create", topic_create, "TOPIC PARTITIONS [NAME=VALUE…]   make a topic with its settings" },
-	{ "delete", topic_delete, "TOPIC                            delete a topic" },
-	{ "produce", produce, "TOPIC                           from lines key<TAB>name=value,…<TAB>payload" },
-	{ "produce-bench", produce_bench, "TOPIC N SIZE KEYS         N idempotent records over KEYS keys" },
-	{ "consume", consume, "TOPIC                           records as JSON lines" },
-	{ "offsets", offsets, "TOPIC                           watermarks, and of group -g offsets and lag" },
+	{"create", topic_create, "TOPIC PARTITIONS [NAME=VALUE…]   make a topic with its settings"},
+	{"delete", topic_delete, "TOPIC                            delete a topic"},
+	{"produce", produce,
+	 "TOPIC                           from lines key<TAB>name=value,…<TAB>payload"},
+	{"produce-bench", produce_bench,
+	 "TOPIC N SIZE KEYS         N idempotent records over KEYS keys"},
+	{"consume", consume, "TOPIC                           records as JSON lines"},
+	{"offsets", offsets,
+	 "TOPIC                           watermarks, and of group -g offsets and lag"},
 };
 
 static void usage(void)
@@ -651,7 +652,8 @@ static void usage(void)
 	      "  -r MS           reconnect.backoff.max.ms (500)\n"
 	      "  -t MS           deadline of the whole command (30000)\n"
 	      "  -g GROUP        group whose offsets are meant\n"
-	      "  -s              consume: from the group's committed offsets, not from the beginning\n"
+	      "  -s              consume: from the group's committed offsets, not from the "
+	      "beginning\n"
 	      "  -n N            consume: N records; without it to the end of every partition\n"
 	      "  -p P            one partition only\n"
 	      "  -x              produce: keys, header values and payloads are hex\n"
@@ -672,23 +674,42 @@ static void property_set(struct options *opt, char *text)
 
 int main(int argc, char **argv)
 {
-	struct options opt = { .timeout_ms = 30000, .count = -1, .partition = RD_KAFKA_PARTITION_UA };
+	struct options opt = {.timeout_ms = 30000, .count = -1, .partition = RD_KAFKA_PARTITION_UA};
 	int c;
 
 	opt.conf = rd_kafka_conf_new();
 	set(&opt, "reconnect.backoff.max.ms", "500");
 	while ((c = getopt(argc, argv, "+b:X:r:t:g:sn:p:x")) != -1) {
 		switch (c) {
-		case 'b': set(&opt, "bootstrap.servers", optarg); break;
-		case 'X': property_set(&opt, optarg); break;
-		case 'r': set(&opt, "reconnect.backoff.max.ms", optarg); break;
-		case 't': opt.timeout_ms = number_parse(optarg, "-t"); break;
-		case 'g': opt.group = optarg; break;
-		case 's': opt.from_stored = true; break;
-		case 'n': opt.count = number_parse(optarg, "-n"); break;
-		case 'p': opt.partition = (int32_t)number_parse(optarg, "-p"); break;
-		case 'x': opt.hex = true; break;
-		default: usage();
+		case 'b':
+			set(&opt, "bootstrap.servers", optarg);
+			break;
+		case 'X':
+			property_set(&opt, optarg);
+			break;
+		case 'r':
+			set(&opt, "reconnect.backoff.max.ms", optarg);
+			break;
+		case 't':
+			opt.timeout_ms = number_parse(optarg, "-t");
+			break;
+		case 'g':
+			opt.group = optarg;
+			break;
+		case 's':
+			opt.from_stored = true;
+			break;
+		case 'n':
+			opt.count = number_parse(optarg, "-n");
+			break;
+		case 'p':
+			opt.partition = (int32_t)number_parse(optarg, "-p");
+			break;
+		case 'x':
+			opt.hex = true;
+			break;
+		default:
+			usage();
 		}
 	}
 	if (optind == argc)
