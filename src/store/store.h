@@ -4,7 +4,8 @@
  * that the request names; between the two they belong to the store. Requests of one kind that wait at the same time are
  * run as one set-based segment (group commit); each keeps its own outcome.
  *
- * Life cycle: store_new, store_start; store_stop (answers everything that waits with STORE_UNAVAILABLE), store_free.
+ * Life cycle: store_new, store_start; store_stop (answers everything that waits, and what comes later, with
+ * STORE_UNAVAILABLE); store_free once nobody sends any more.
  * Threads: requests from any thread; start and stop from main.
  */
 #ifndef SUTRA_STORE_STORE_H
@@ -21,6 +22,9 @@
 #include "store/executor.h"
 
 struct store;
+
+/* The longest text in an indexed column. */
+#define STORE_TEXT_MAX 512
 
 enum store_outcome {
 	STORE_OK,
@@ -50,8 +54,12 @@ struct store_request {
 	enum store_outcome outcome;
 	struct error error; /* for REJECTED and UNAVAILABLE */
 	struct arena *arena; /* results go here; the requester's, lent to the store until done */
-	struct list link;    /* the store's */
-	uint32_t attempt;    /* the store's */
+	/* The store's. */
+	struct task intake;
+	struct list link;
+	struct store *store;
+	uint64_t size; /* bytes, for batch_max_bytes */
+	int64_t sent_us;
 };
 
 /* Claim and load: one statement. */
@@ -199,6 +207,8 @@ struct store_commit {
 	uint32_t dead_letter_count;
 };
 /*
+ * Texts that are not UTF-8, or hold a NUL, or are longer than STORE_TEXT_MAX where the database indexes them, are REJECTED;
+ * those of dead letters and `detail` are made valid instead, for a dead letter must never be lost.
  * OK, DUPLICATE, FENCED, ALIAS_CONFLICT, WAIT_NOT_UNIQUE, REJECTED, UNAVAILABLE. A commit in doubt is resolved before it
  * is answered, however long that takes; store_stop answers what is still in doubt with UNAVAILABLE.
  */
@@ -236,7 +246,5 @@ struct store_stats {
 	uint64_t batch_histogram[10]; /* commits: batches of 1, ≤2, ≤4, … ≤256, more */
 };
 void store_stats_read(struct store *store, struct store_stats *out);
-
-/* Named places where tests stop, delay or kill: see base/fault.h. */
 
 #endif

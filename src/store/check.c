@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the database would refuse, found before an element enters a batch that it would spoil for its neighbours: texts that
+ * are not UTF-8 or hold a NUL, indexed texts too long for an index page, a unique wait twice in one element. Runs on the
+ * requester's thread, where there is more room than on the store's.
+ */
+#include "base/buf.h"
+#include "store/internal.h"
+
+static bool text_is_valid(struct str text)
+{
+	return !text.len || (!memchr(text.ptr, '\0', text.len) && str_is_utf8(text));
+}
+
+static bool text_check(struct str text, size_t max, const char *what, struct error *err)
+{
+	if (text.len > max) {
+		error_set(err, RESULT_REJECT, CODE_RUNTIME_STORE_REJECTED, "the %s has %zu bytes; at most %zu are allowed",
+			  what, text.len, max);
+		return false;
+	}
+	if (!text_is_valid(text)) {
+		error_set(err, RESULT_REJECT, CODE_RUNTIME_STORE_REJECTED, "the %s is not UTF-8 or holds a NUL", what);
+		return false;
+	}
+	return true;
+}
+
+/* Tenants stand in a list with commas. */
+static bool tenant_check(struct str tenant, struct error *err)
+{
+	if (!text_check(tenant, STORE_TEXT_MAX, "tenant", err))
+		return false;
+	if (!tenant.len || str_find(tenant, ',') >= 0) {
+		error_set(err, RESULT_REJECT, CODE_RUNTIME_STORE_REJECTED, "the tenant is empty or holds a comma");
+		return false;
+	}
+	return true;
+}
+
+static enum store_outcome outcome_of(bool ok)
+{
+	return ok ? STORE_OK : STORE_REJECTED;
+}
+
+enum store_outcome claim_check(const struct store_claim *claim, struct error *err)
+{
+	return outcome_of(tenant_check(claim->tenant, err) && text_check(claim->owner, STORE_TEXT_MAX, "owner", err));
+}
+
+enum store_outcome release_check(const struct store_release *release, struct error *err)
+{
+	return outcome_of(tenant_check(release->tenant, err) &&
+			  text_check(release->owner, STORE_TEXT_MAX, "owner", err));
+}
+
+enum store_outcome resolve_check(const struct store_resolve *resolve, struct error *err)
+{
+	return outcome_of(tenant_check(resolve->tenant, err));
+}
+
+static bool correlation_check(const struct store_commit *commit, struct error *err)
+{
+	for (uint32_t i = 0; i < commit->waits_added_count; i++)
+		if (!text_check(commit->waits_added[i].node, STORE_TEXT_MAX, "node", err) ||
+		    !text_check(commit->waits_added[i].channel, STORE_TEXT_MAX, "channel", err))
+			return false;
+	for (uint32_t i = 0; i < commit->aliases_added_count; i++)
+		if (!text_check(commit->aliases_added[i].name, STORE_TEXT_MAX, "alias name", err) ||
+		    !text_check(commit->aliases_added[i].value, SIZE_MAX, "alias value", err))
+			return false;
+	return true;
+}
+
+static bool outbox_check(const struct store_commit *commit, struct error *err)
+{
+	for (uint32_t i = 0; i < commit->outbox_count; i++) {
+		const struct outbox_row *row = &commit->outbox[i];
+
+		if (!str_equal(row->tenant, commit->tenant)) {
+			error_set(err, RESULT_REJECT, CODE_RUNTIME_STORE_REJECTED,
+				  "an outbox row is of another tenant than its commit");
+			return false;
+		}
+		if (!text_check(row->channel, STORE_TEXT_MAX, "channel", err) ||
+		    !text_check(row->deployment, STORE_TEXT_MAX, "deployment", err) ||
+		    !text_check(row->connection, STORE_TEXT_MAX, "connection", err) ||
+		    !text_check(row->destination, SIZE_MAX, "destination", err) ||
+		    !text_check(row->content_type, SIZE_MAX, "content type", err))
+			return false;
+	}
+	return true;
+}
+
+/* Two tokens of one instance that want the same unique wait: no database is needed to see that one loses. */
+static bool unique_wait_is_twice(const struct store_commit *commit)
+{
+	for (uint32_t i = 0; i < commit->waits_added_count; i++)
+		for (uint32_t k = 0; commit->waits_added[i].unique && k < i; k++)
+			if (commit->waits_added[k].unique &&
+			    id_equal(commit->waits_added[i].key, commit->waits_added[k].key))
+				return true;
+	return false;
+}
+
+enum store_outcome commit_check(const struct store_commit *commit, struct error *err)
+{
+	if (!tenant_check(commit->tenant, err) || !text_check(commit->owner, STORE_TEXT_MAX, "owner", err) ||
+	    !text_check(commit->deployment, STORE_TEXT_MAX, "deployment", err) ||
+	    !text_check(commit->process, STORE_TEXT_MAX, "process", err) ||
+	    !text_check(commit->code, STORE_TEXT_MAX, "code", err) || !correlation_check(commit, err) ||
+	    !outbox_check(commit, err))
+		return STORE_REJECTED;
+	return unique_wait_is_twice(commit) ? STORE_WAIT_NOT_UNIQUE : STORE_OK;
+}
+
+/* Length of the well-formed character at the front, 0 if there is none. */
+static size_t character_length(struct str text)
+{
+	for (size_t len = 1; len <= 4 && len <= text.len; len++)
+		if (str_is_utf8(str_make(text.ptr, len)))
+			return text.ptr[0] == '\0' ? 0 : len;
+	return 0;
+}
+
+struct str text_clean(struct arena *arena, struct str text)
+{
+	struct buf buf = BUF_INIT;
+	struct str clean;
+
+	if (text_is_valid(text))
+		return text;
+	while (text.len) {
+		size_t len = character_length(text);
+
+		buf_add_str(&buf, len ? str_make(text.ptr, len) : STR("\xef\xbf\xbd"));
+		if (!len)
+			len = 1;
+		text = str_make(text.ptr + len, text.len - len);
+	}
+	clean = arena_str(arena, buf_str(&buf));
+	buf_done(&buf);
+	return clean;
+}
+
+uint64_t commit_size(const struct store_commit *commit)
+{
+	uint64_t size = 256 + commit->snapshot.len + commit->detail.len;
+
+	size += 64ull * (commit->waits_added_count + commit->waits_removed_count + commit->inbox_key_count);
+	for (uint32_t i = 0; i < commit->aliases_added_count; i++)
+		size += 64 + commit->aliases_added[i].value.len;
+	for (uint32_t i = 0; i < commit->outbox_count; i++) {
+		const struct outbox_row *row = &commit->outbox[i];
+
+		size += 256 + row->body.len + row->headers.len + row->record_key.len + row->correlation.len;
+	}
+	for (uint32_t i = 0; i < commit->dead_letter_count; i++) {
+		const struct dead_letter_row *dead = &commit->dead_letters[i];
+
+		size += 256 + dead->payload.len + dead->headers.len + dead->record_key.len + dead->detail.len;
+	}
+	return size;
+}

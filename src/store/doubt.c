@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Commits in doubt: the connection was lost after the Sync was sent, so the segment may have committed, or may yet.
+ *
+ *  1 Terminate the backend that ran it and ask until it is gone. From here on nothing changes any more. A crash before: the
+ *    backend commits or dies by itself; the redelivery meets its rows in the gates.
+ *  2 Ask for the status of its transaction until it is not in progress. "committed": the elements are answered as committed.
+ *    "aborted": nothing was written, they run again.
+ *  3 The transaction's id never came, or the server does not know it (another one took over): unknown. The elements run
+ *    again unchanged, and what fails a gate now is judged, since it may have failed it to its own first run:
+ *
+ *    - A spawn has committed iff its instance is there: ids are never used twice. (Its inbox row and its aliases come
+ *      before the instance in a segment, so its own "duplicate" or "alias taken" must not be believed.)
+ *    - A resume with the version as claimed and the owner still there has not committed: the fence failed to a lock, or
+ *      another gate said the truth.
+ *    - A resume whose version has moved on: by this commit, or by another owner after the claim had timed out. If one of its
+ *      inbox keys leads to this instance, the event has had its effect there, once, whoever brought it about: committed.
+ *      Without inbox keys (timers, operators) it is ours if the version is exactly one further and the stored snapshot and
+ *      status are the ones we wrote. Otherwise FENCED: the work is looked up anew.
+ *    - A commit without an instance writes only what may be written twice; its own "duplicate" is as good as "committed".
+ *
+ *  4 The answer to the insert of outbox rows was lost, and with it which rows are committed claimed by us. Renewing the
+ *    stamps tells, and makes them fresh, as the publisher's own deadline requires. Where even that fails the rows count as
+ *    not ours; their stamps time out.
+ */
+#include <stdio.h>
+
+#include "base/time.h"
+#include "store/internal.h"
+
+#define POLL_US (50 * US_PER_MS)
+#define PAUSE_US (500 * US_PER_MS)
+#define RENEW_TRIES_MAX 3
+
+static struct store_commit *commit_of(struct store_request *request)
+{
+	return container_of(request, struct store_commit, base);
+}
+
+static void phase(struct batch *batch, void (*build)(struct batch *), void (*finish)(struct batch *))
+{
+	batch->build = build;
+	batch->finish = finish;
+	batch->class = CONN_QUARANTINE;
+}
+
+static void status_build(struct batch *batch);
+static void status_finish(struct batch *batch);
+
+/* --- 1 the backend --- */
+
+static void terminate_build(struct batch *batch)
+{
+	struct column *c;
+
+	segment_begin(batch, 1);
+	c = segment_call(batch, STATEMENT_BACKEND_TERMINATE, 0);
+	set_int(&c[0], 0, batch->backend_pid);
+	set_int(&c[1], 0, batch->backend_start_us);
+	set_str(&c[2], 0, str_of(batch->application));
+}
+
+static void backend_is_gone(struct batch *batch)
+{
+	if (!batch->xid) {
+		doubt_unknown(batch);
+		return;
+	}
+	phase(batch, status_build, status_finish);
+	batch_ready(batch);
+}
+
+static void terminate_finish(struct batch *batch)
+{
+	const struct rows *rows = &batch->own.calls[0].rows;
+
+	if (batch->segment->outcome != SEGMENT_COMMITTED) {
+		batch_ready_later(batch, PAUSE_US);
+		return;
+	}
+	if (rows->row_count && rows_at(rows, 0, 0)->b)
+		backend_is_gone(batch);
+	else
+		batch_ready_later(batch, POLL_US);
+}
+
+/* --- 2 the transaction --- */
+
+static void status_build(struct batch *batch)
+{
+	segment_begin(batch, 1);
+	set_int(segment_call(batch, STATEMENT_XACT_STATUS, 0), 0, (int64_t)batch->xid);
+}
+
+static void aborted(struct batch *batch)
+{
+	batch->in_doubt = false;
+	batch->class = batch->quarantined ? CONN_QUARANTINE : CONN_STEP;
+	batch_path(batch);
+	batch_ready(batch);
+}
+
+static void status_finish(struct batch *batch)
+{
+	const struct segment *segment = batch->segment;
+	const struct rows *rows = &batch->own.calls[0].rows;
+	const struct field *status;
+
+	/* A server that took over without this transaction says that its id lies in the future. */
+	if (segment->outcome == SEGMENT_ERROR && error_class(segment->sqlstate) == ERROR_CLASS_ELEMENT) {
+		doubt_unknown(batch);
+		return;
+	}
+	if (segment->outcome != SEGMENT_COMMITTED || !rows->row_count) {
+		batch_ready_later(batch, PAUSE_US);
+		return;
+	}
+	status = rows_at(rows, 0, 0);
+	if (status->is_null)
+		doubt_unknown(batch);
+	else if (str_equal(status->str, STR("committed")))
+		doubt_committed(batch);
+	else if (str_equal(status->str, STR("aborted")))
+		aborted(batch);
+	else
+		batch_ready_later(batch, POLL_US);
+}
+
+/* --- 3 judgement --- */
+
+static void judge_build(struct batch *batch)
+{
+	struct store_commit *commit = commit_of(batch->elements[0]);
+	struct column *c;
+
+	segment_begin(batch, 2);
+	set_id(segment_call(batch, STATEMENT_INSTANCE_GET, 0), 0, commit->instance);
+	if (!commit->inbox_key_count)
+		return;
+	c = segment_call(batch, STATEMENT_INBOX_PROBE, commit->inbox_key_count);
+	for (uint32_t i = 0; i < commit->inbox_key_count; i++) {
+		set_int(&c[0], i, i);
+		set_str(&c[1], i, commit->tenant);
+		set_id(&c[2], i, commit->inbox_keys[i]);
+	}
+}
+
+static bool inbox_leads_to(const struct batch *batch, struct id instance)
+{
+	const struct rows *rows;
+
+	if (batch->own.call_count < 2)
+		return false;
+	rows = &batch->own.calls[1].rows;
+	for (uint32_t i = 0; i < rows->row_count; i++) {
+		const struct field *owner = rows_at(rows, i, 1);
+
+		if (!owner->is_null && id_equal(owner->id, instance))
+			return true;
+	}
+	return false;
+}
+
+/* Columns of INSTANCE_GET. */
+enum { GET_STATUS = 4, GET_VERSION = 5, GET_OWNER = 10, GET_SNAPSHOT = 12 };
+
+/* True when the element is known to have committed; else *verdict is its answer, or STORE_OK for "run again alone". */
+static bool resume_judge(const struct batch *batch, const struct store_commit *commit, enum store_outcome *verdict)
+{
+	const struct rows *rows = &batch->own.calls[0].rows;
+	const struct field *f;
+
+	if (!rows->row_count) {
+		*verdict = STORE_FENCED;
+		return false;
+	}
+	f = rows_at(rows, 0, 0);
+	if (f[GET_VERSION].i <= commit->version) {
+		if (batch->verdict_gate != GATE_FENCE)
+			return false;
+		*verdict = !f[GET_OWNER].is_null && str_equal(f[GET_OWNER].str, commit->owner) &&
+					   f[GET_VERSION].i == commit->version ?
+				   STORE_OK :
+				   STORE_FENCED;
+		return false;
+	}
+	if (commit->inbox_key_count && inbox_leads_to(batch, commit->instance))
+		return true;
+	*verdict = STORE_FENCED;
+	return !commit->inbox_key_count && f[GET_VERSION].i == commit->version + 1 &&
+	       f[GET_STATUS].i == commit->status && !f[GET_SNAPSHOT].is_null &&
+	       str_equal(f[GET_SNAPSHOT].str, commit->snapshot);
+}
+
+static void judge_take(struct batch *batch)
+{
+	struct store_commit *commit = commit_of(batch->elements[0]);
+	enum store_outcome verdict = batch->verdict;
+	bool committed;
+
+	if (commit->commit == COMMIT_RESUME)
+		committed = resume_judge(batch, commit, &verdict);
+	else
+		committed = commit->commit == COMMIT_SPAWN && batch->own.calls[0].rows.row_count > 0;
+	if (committed || (verdict == STORE_OK && batch->verdict_gate == GATE_EXISTS)) {
+		doubt_committed(batch);
+		return;
+	}
+	/* It has not, and its backend is gone: from here on it is an element like any other. */
+	batch->in_doubt = batch->doubtful = false;
+	if (verdict == STORE_OK)
+		gates_quarantine(batch);
+	else
+		store_answer_all(batch, verdict, batch->verdict_text);
+}
+
+static void judge_finish(struct batch *batch)
+{
+	if (batch->segment->outcome == SEGMENT_COMMITTED)
+		judge_take(batch);
+	else
+		batch_ready_later(batch, PAUSE_US);
+}
+
+void doubt_judge(struct batch *batch, enum store_outcome verdict, enum gate gate, const char *text)
+{
+	assert(batch->count == 1);
+	batch->in_doubt = true;
+	batch->verdict = verdict;
+	batch->verdict_gate = gate;
+	snprintf(batch->verdict_text, sizeof(batch->verdict_text), "%s", text);
+	phase(batch, judge_build, judge_finish);
+	batch_ready(batch);
+}
+
+/* --- 4 the outbox rows of what has committed --- */
+
+static void renew_build(struct batch *batch)
+{
+	struct column *c;
+
+	segment_begin(batch, 1);
+	batch->own.writes = true;
+	segment_outbox_sort(batch);
+	c = segment_call(batch, STATEMENT_OUTBOX_RENEW, batch->outbox_count);
+	for (uint32_t i = 0; i < batch->outbox_count; i++) {
+		const struct outbox_row *row = batch->outbox[i].row;
+
+		set_str(&c[0], i, row->tenant);
+		set_id(&c[1], i, row->instance);
+		set_str(&c[2], i, row->channel);
+		set_int(&c[3], i, row->version);
+		set_int(&c[4], i, row->ordinal);
+	}
+	set_str(&c[5], 0, str_of(batch->store->outbox_owner));
+}
+
+static void renew_finish(struct batch *batch)
+{
+	if (batch->segment->outcome == SEGMENT_COMMITTED)
+		segment_outbox_claimed(batch, &batch->own.calls[0].rows);
+	else if (!batch->store->stopping && ++batch->tries < RENEW_TRIES_MAX) {
+		batch_ready_later(batch, PAUSE_US);
+		return;
+	}
+	store_answer_all(batch, STORE_OK, NULL);
+}
+
+void doubt_committed(struct batch *batch)
+{
+	uint32_t rows = 0;
+
+	for (uint32_t i = 0; i < batch->count; i++) {
+		struct store_commit *commit = commit_of(batch->elements[i]);
+
+		for (uint32_t k = 0; k < commit->outbox_count; k++)
+			commit->outbox[k].claimed = false;
+		rows += commit->outbox_count;
+	}
+	batch->in_doubt = batch->committed = true;
+	batch->tries = 0;
+	if (!rows || !batch->store->outbox_owner || batch->store->stopping) {
+		store_answer_all(batch, STORE_OK, NULL);
+		return;
+	}
+	phase(batch, renew_build, renew_finish);
+	batch_ready(batch);
+}
+
+/* --- */
+
+void doubt_unknown(struct batch *batch)
+{
+	batch->in_doubt = false;
+	batch->doubtful = true;
+	batch->class = batch->quarantined ? CONN_QUARANTINE : CONN_STEP;
+	batch_path(batch);
+	batch_ready(batch);
+}
+
+void doubt_begin(struct batch *batch)
+{
+	struct segment *segment = batch->segment;
+
+	store_count(&batch->store->stats.doubts, 1);
+	batch->in_doubt = true;
+	batch->xid = segment->xid;
+	batch->backend_pid = segment->backend_pid;
+	batch->backend_start_us = segment->backend_start_us;
+	snprintf(batch->application, sizeof(batch->application), "%s", segment->application);
+	if (!batch->backend_pid) {
+		backend_is_gone(batch);
+		return;
+	}
+	phase(batch, terminate_build, terminate_finish);
+	batch_ready(batch);
+}

@@ -1,0 +1,743 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Segments of the path: claims with releases, resolves, commits. Building one turns the elements' rows into columns, a
+ * statement at a time in the order that statements.def gives, each sorted by its key: that is the order of locking. A
+ * statement that concerns no element is left out, so a batch of one spawn sends no more than it needs.
+ *
+ * `ord` is the element's place in the batch. Everything is made in the batch's arena and borrows the elements' bytes.
+ */
+#include "base/time.h"
+#include "store/internal.h"
+
+#define QUARANTINE_LOCK_TIMEOUT_MS 2000
+
+static struct store_claim *claim_of(struct store_request *request)
+{
+	return container_of(request, struct store_claim, base);
+}
+
+static struct store_release *release_of(struct store_request *request)
+{
+	return container_of(request, struct store_release, base);
+}
+
+static struct store_resolve *resolve_of(struct store_request *request)
+{
+	return container_of(request, struct store_resolve, base);
+}
+
+static struct store_commit *commit_of(struct store_request *request)
+{
+	return container_of(request, struct store_commit, base);
+}
+
+/* --- what every segment has --- */
+
+struct tenant_list {
+	struct str *tenants;
+	uint32_t count;
+	size_t bytes;
+};
+
+static void tenant_list_add(struct tenant_list *list, struct str tenant)
+{
+	/* Neighbours mostly have the same tenant; among many the last few suffice to keep the list short. */
+	uint32_t from = list->count > 64 ? list->count - 64 : 0;
+
+	for (uint32_t i = list->count; i > from; i--)
+		if (str_equal(list->tenants[i - 1], tenant))
+			return;
+	list->tenants[list->count++] = tenant;
+	list->bytes += tenant.len + 1;
+}
+
+/* ",a,b," */
+static struct str tenants_of(struct batch *batch)
+{
+	struct tenant_list list = {arena_alloc(&batch->arena, (batch->count + 1) * sizeof(struct str)), 0, 1};
+	char *text, *at;
+
+	for (uint32_t i = 0; i < batch->count; i++)
+		tenant_list_add(&list, request_tenant(batch->elements[i]));
+	at = text = arena_alloc(&batch->arena, list.bytes);
+	*at++ = ',';
+	for (uint32_t i = 0; i < list.count; i++) {
+		if (list.tenants[i].len)
+			memcpy(at, list.tenants[i].ptr, list.tenants[i].len);
+		at += list.tenants[i].len;
+		*at++ = ',';
+	}
+	return str_make(text, list.bytes);
+}
+
+void segment_begin(struct batch *batch, uint32_t call_max)
+{
+	struct store *store = batch->store;
+
+	arena_reset(&batch->arena);
+	batch->outbox = NULL;
+	batch->outbox_count = 0;
+	batch->own = (struct segment){
+		.calls = arena_alloc(&batch->arena, call_max * sizeof(struct segment_call)),
+		.tenants = tenants_of(batch),
+		.lock_timeout_ms = batch->quarantined ? QUARANTINE_LOCK_TIMEOUT_MS : store->settings.lock_timeout_ms,
+		.arena = &batch->arena,
+	};
+	batch->segment = &batch->own;
+}
+
+static size_t entry_size(enum column_type type)
+{
+	switch (type) {
+	case COLUMN_INT:
+	case COLUMN_TIME:
+		return sizeof(int64_t);
+	case COLUMN_ID:
+		return sizeof(struct id);
+	case COLUMN_TEXT:
+	case COLUMN_BYTES:
+		return sizeof(struct str);
+	case COLUMN_BOOL:
+		return sizeof(bool);
+	}
+	return 0;
+}
+
+struct column *segment_call(struct batch *batch, enum statement_id statement, uint32_t count)
+{
+	const char *params = statement_info(statement)->params;
+	uint32_t width = (uint32_t)strlen(params);
+	struct column *columns = arena_alloc(&batch->arena, (width + 1) * sizeof(*columns));
+
+	for (uint32_t i = 0; i < width; i++) {
+		bool scalar = params[i] >= 'A' && params[i] <= 'Z';
+		enum column_type type = (enum column_type)(scalar ? params[i] - 'A' + 'a' : params[i]);
+
+		columns[i] = (struct column){.type = type, .scalar = scalar, .count = scalar ? 1 : count};
+		columns[i].ints = arena_alloc(&batch->arena, columns[i].count * entry_size(type));
+	}
+	batch->own.calls[batch->own.call_count++] = (struct segment_call){.statement = statement, .params = columns};
+	return columns;
+}
+
+/* --- claims and releases --- */
+
+static void build_claims(struct batch *batch)
+{
+	uint32_t claims = 0, at = 0;
+	struct column *c;
+
+	segment_begin(batch, 2);
+	batch->own.writes = true;
+	while (claims < batch->count && batch->elements[claims]->kind == STORE_CLAIM)
+		claims++;
+	/* Releases first: a claim of the same instance by another lane is then not refused for nothing. */
+	if (claims < batch->count) {
+		c = segment_call(batch, STATEMENT_RELEASE, batch->count - claims);
+		for (uint32_t i = claims; i < batch->count; i++, at++) {
+			struct store_release *release = release_of(batch->elements[i]);
+
+			set_int(&c[0], at, i);
+			set_str(&c[1], at, release->tenant);
+			set_id(&c[2], at, release->instance);
+			set_str(&c[3], at, release->owner);
+		}
+	}
+	if (!claims)
+		return;
+	c = segment_call(batch, STATEMENT_CLAIM, claims);
+	for (uint32_t i = 0; i < claims; i++) {
+		struct store_claim *claim = claim_of(batch->elements[i]);
+
+		set_int(&c[0], i, i);
+		set_str(&c[1], i, claim->tenant);
+		set_id(&c[2], i, claim->instance);
+		set_str(&c[3], i, claim->owner);
+	}
+	set_int(&c[4], 0, batch->store->settings.claim_timeout_ms);
+}
+
+static struct str field_copy(struct arena *arena, const struct field *field)
+{
+	return field->is_null ? STR_NONE : arena_str(arena, field->str);
+}
+
+static void take_claims(struct batch *batch)
+{
+	struct segment_call *call = &batch->own.calls[batch->own.call_count - 1];
+
+	for (uint32_t i = 0; i < batch->count; i++)
+		batch->elements[i]->outcome = batch->elements[i]->kind == STORE_CLAIM ? STORE_REFUSED : STORE_OK;
+	for (uint32_t i = 0; call->statement == STATEMENT_CLAIM && i < call->rows.row_count; i++) {
+		const struct field *f = rows_at(&call->rows, i, 0);
+		struct store_claim *claim;
+
+		assert(f[0].i >= 0 && f[0].i < batch->count);
+		claim = claim_of(batch->elements[f[0].i]);
+		claim->base.outcome = STORE_OK;
+		claim->version = f[1].i;
+		claim->status = (enum instance_status)f[2].i;
+		claim->deployment = field_copy(claim->base.arena, &f[3]);
+		claim->process = field_copy(claim->base.arena, &f[4]);
+		claim->snapshot = field_copy(claim->base.arena, &f[5]);
+	}
+	for (uint32_t i = 0; i < batch->count; i++)
+		store_answer(batch->store, batch->elements[i], batch->elements[i]->outcome);
+}
+
+/* --- resolves --- */
+
+static void build_resolves(struct batch *batch)
+{
+	uint32_t inbox = 0, waits = 0, at = 0;
+	struct column *c;
+
+	segment_begin(batch, 2);
+	for (uint32_t i = 0; i < batch->count; i++) {
+		inbox += resolve_of(batch->elements[i])->inbox_key_count;
+		waits += resolve_of(batch->elements[i])->wait_key_count;
+	}
+	if (inbox || !waits) {
+		c = segment_call(batch, STATEMENT_INBOX_PROBE, inbox);
+		for (uint32_t i = 0; i < batch->count; i++) {
+			struct store_resolve *resolve = resolve_of(batch->elements[i]);
+
+			for (uint32_t k = 0; k < resolve->inbox_key_count; k++, at++) {
+				set_int(&c[0], at, i);
+				set_str(&c[1], at, resolve->tenant);
+				set_id(&c[2], at, resolve->inbox_keys[k]);
+			}
+		}
+	}
+	if (!waits)
+		return;
+	/* One ordinal a key, so that the rows come by key within an element. */
+	c = segment_call(batch, STATEMENT_WAIT_PROBE, waits);
+	at = 0;
+	for (uint32_t i = 0; i < batch->count; i++) {
+		struct store_resolve *resolve = resolve_of(batch->elements[i]);
+
+		for (uint32_t k = 0; k < resolve->wait_key_count; k++, at++) {
+			set_int(&c[0], at, at);
+			set_str(&c[1], at, resolve->tenant);
+			set_id(&c[2], at, resolve->wait_keys[k]);
+		}
+	}
+}
+
+static void take_inbox_rows(struct batch *batch, const struct rows *rows)
+{
+	for (uint32_t i = 0; i < rows->row_count; i++) {
+		const struct field *f = rows_at(rows, i, 0);
+		struct store_resolve *resolve;
+
+		assert(f[0].i >= 0 && f[0].i < batch->count);
+		resolve = resolve_of(batch->elements[f[0].i]);
+		if (!resolve->duplicate || id_is_none(resolve->duplicate_instance))
+			resolve->duplicate_instance = f[1].is_null ? ID_NONE : f[1].id;
+		resolve->duplicate = true;
+	}
+}
+
+/* Rows come by ordinal, so those of an element stand together. */
+static void take_wait_rows(struct batch *batch, const struct rows *rows)
+{
+	uint32_t row = 0, first_key = 0;
+
+	for (uint32_t i = 0; i < batch->count; i++) {
+		struct store_resolve *resolve = resolve_of(batch->elements[i]);
+		uint32_t end = row;
+
+		while (end < rows->row_count &&
+		       rows_at(rows, end, 0)->i < (int64_t)first_key + resolve->wait_key_count)
+			end++;
+		resolve->wait_count = end - row;
+		resolve->waits = arena_alloc(resolve->base.arena, (end - row + 1) * sizeof(struct store_wait));
+		for (struct store_wait *wait = resolve->waits; row < end; row++, wait++) {
+			const struct field *f = rows_at(rows, row, 0);
+
+			*wait = (struct store_wait){
+				.key = (uint32_t)f[0].i - first_key,
+				.instance = f[2].id,
+				.token = (uint32_t)f[3].i,
+				.node = field_copy(resolve->base.arena, &f[4]),
+				.deployment = field_copy(resolve->base.arena, &f[5]),
+				.created_us = f[6].i,
+			};
+		}
+		first_key += resolve->wait_key_count;
+	}
+}
+
+static void take_resolves(struct batch *batch)
+{
+	for (uint32_t i = 0; i < batch->count; i++) {
+		struct store_resolve *resolve = resolve_of(batch->elements[i]);
+
+		resolve->duplicate = false;
+		resolve->duplicate_instance = ID_NONE;
+		resolve->waits = NULL;
+		resolve->wait_count = 0;
+	}
+	for (uint32_t i = 0; i < batch->own.call_count; i++) {
+		struct segment_call *call = &batch->own.calls[i];
+
+		if (call->statement == STATEMENT_INBOX_PROBE)
+			take_inbox_rows(batch, &call->rows);
+		else
+			take_wait_rows(batch, &call->rows);
+	}
+	for (uint32_t i = 0; i < batch->count; i++)
+		store_answer(batch->store, batch->elements[i], STORE_OK);
+}
+
+/* --- commits --- */
+
+/* A row of a table with keys of its own, on its way into the order of those keys. */
+struct key_ref {
+	struct id key;
+	struct id slot;
+	uint32_t ord;
+	uint32_t row;
+};
+
+static int key_ref_compare(const void *a, const void *b)
+{
+	const struct key_ref *x = a, *y = b;
+	int order = memcmp(&x->key, &y->key, sizeof(x->key));
+
+	if (!order)
+		order = memcmp(&x->slot, &y->slot, sizeof(x->slot));
+	if (!order)
+		order = (x->ord > y->ord) - (x->ord < y->ord);
+	return order ? order : (x->row > y->row) - (x->row < y->row);
+}
+
+static int outbox_ref_compare(const void *a, const void *b)
+{
+	const struct outbox_row *x = ((const struct outbox_ref *)a)->row, *y = ((const struct outbox_ref *)b)->row;
+	int order = memcmp(&x->instance, &y->instance, sizeof(x->instance));
+
+	if (!order)
+		order = str_compare(x->channel, y->channel);
+	if (!order)
+		order = (x->version > y->version) - (x->version < y->version);
+	return order ? order : (x->ordinal > y->ordinal) - (x->ordinal < y->ordinal);
+}
+
+static void sort_unless_sorted(void *base, uint32_t count, size_t size, int (*compare)(const void *, const void *))
+{
+	for (uint32_t i = 1; i < count; i++)
+		if (compare((char *)base + (i - 1) * size, (char *)base + i * size) > 0) {
+			qsort(base, count, size, compare);
+			return;
+		}
+}
+
+void segment_outbox_sort(struct batch *batch)
+{
+	uint32_t count = 0, at = 0;
+
+	for (uint32_t i = 0; i < batch->count; i++)
+		count += commit_of(batch->elements[i])->outbox_count;
+	batch->outbox = arena_alloc(&batch->arena, (count + 1) * sizeof(*batch->outbox));
+	batch->outbox_count = count;
+	for (uint32_t i = 0; i < batch->count; i++) {
+		struct store_commit *commit = commit_of(batch->elements[i]);
+
+		for (uint32_t k = 0; k < commit->outbox_count; k++) {
+			commit->outbox[k].claimed = false;
+			batch->outbox[at++] = (struct outbox_ref){&commit->outbox[k], i};
+		}
+	}
+	sort_unless_sorted(batch->outbox, count, sizeof(*batch->outbox), outbox_ref_compare);
+}
+
+void segment_outbox_claimed(struct batch *batch, const struct rows *rows)
+{
+	uint32_t at = 0;
+
+	for (uint32_t i = 0; i < rows->row_count; i++) {
+		const struct field *f = rows_at(rows, i, 0);
+		struct outbox_row key = {
+			.instance = f[0].id, .channel = f[1].str, .version = f[2].i, .ordinal = f[3].i};
+		struct outbox_ref want = {&key, 0}, *found;
+
+		/* Rows mostly come as they were sent. */
+		if (at < batch->outbox_count && outbox_ref_compare(&batch->outbox[at], &want) == 0)
+			found = &batch->outbox[at];
+		else
+			found = bsearch(&want, batch->outbox, batch->outbox_count, sizeof(want), outbox_ref_compare);
+		if (!found)
+			continue;
+		found->row->claimed = rows->column_count < 5 || f[4].b;
+		at = (uint32_t)(found - batch->outbox) + 1;
+	}
+}
+
+static uint32_t count_commits(struct batch *batch, enum commit_kind kind)
+{
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; i < batch->count; i++)
+		count += commit_of(batch->elements[i])->commit == kind;
+	return count;
+}
+
+static void build_fences(struct batch *batch)
+{
+	uint32_t count = count_commits(batch, COMMIT_RESUME), at = 0;
+	struct column *c;
+
+	if (!count)
+		return;
+	c = segment_call(batch, STATEMENT_FENCE_UPDATE, count);
+	for (uint32_t i = 0; i < batch->count; i++) {
+		struct store_commit *commit = commit_of(batch->elements[i]);
+
+		if (commit->commit != COMMIT_RESUME)
+			continue;
+		set_int(&c[0], at, i);
+		set_str(&c[1], at, commit->tenant);
+		set_id(&c[2], at, commit->instance);
+		set_str(&c[3], at, commit->owner);
+		set_int(&c[4], at, commit->version);
+		set_int(&c[5], at, commit->status);
+		set_bool(&c[6], at, instance_status_is_terminal(commit->status));
+		set_str(&c[7], at, commit->code);
+		set_str(&c[8], at, text_clean(&batch->arena, commit->detail));
+		set_str(&c[9], at, commit->snapshot);
+		at++;
+	}
+}
+
+static void build_inbox(struct batch *batch)
+{
+	uint32_t count = 0, at = 0;
+	struct key_ref *refs;
+	struct column *c;
+
+	for (uint32_t i = 0; i < batch->count; i++)
+		count += commit_of(batch->elements[i])->inbox_key_count;
+	if (!count)
+		return;
+	refs = arena_alloc(&batch->arena, count * sizeof(*refs));
+	for (uint32_t i = 0; i < batch->count; i++) {
+		struct store_commit *commit = commit_of(batch->elements[i]);
+
+		for (uint32_t k = 0; k < commit->inbox_key_count; k++)
+			refs[at++] = (struct key_ref){commit->inbox_keys[k], ID_NONE, i, k};
+	}
+	qsort(refs, count, sizeof(*refs), key_ref_compare);
+	c = segment_call(batch, STATEMENT_INBOX_INSERT, count);
+	for (uint32_t i = 0; i < count; i++) {
+		struct store_commit *commit = commit_of(batch->elements[refs[i].ord]);
+
+		set_int(&c[0], i, refs[i].ord);
+		set_str(&c[1], i, commit->tenant);
+		set_id(&c[2], i, refs[i].key);
+		set_id(&c[3], i, commit->commit == COMMIT_NO_INSTANCE ? ID_NONE : commit->instance);
+	}
+}
+
+/* What tells the rows of one key apart: instance and token; nothing when the key is unique. */
+static struct id wait_slot(const struct store_commit *commit, const struct store_wait_row *wait)
+{
+	uint8_t token[4] = {(uint8_t)(wait->token >> 24), (uint8_t)(wait->token >> 16), (uint8_t)(wait->token >> 8),
+			    (uint8_t)wait->token};
+
+	if (wait->unique)
+		return ID_NONE;
+	return id_digest_of(id_str(&commit->instance), str_make(token, sizeof(token)));
+}
+
+static struct id alias_slot(const struct store_commit *commit, const struct store_alias_row *alias)
+{
+	return alias->unique ? ID_NONE : commit->instance;
+}
+
+enum row_choice { ROWS_ALL, ROWS_PLAIN, ROWS_UNIQUE };
+
+static bool chosen(enum row_choice choice, bool unique)
+{
+	return choice == ROWS_ALL || unique == (choice == ROWS_UNIQUE);
+}
+
+/* The waits of all elements, added or removed, by (key, slot); NULL if none is chosen. */
+static struct key_ref *wait_refs(struct batch *batch, bool added, enum row_choice choice, uint32_t *count)
+{
+	uint32_t total = 0, at = 0;
+	struct key_ref *refs;
+
+	for (uint32_t i = 0; i < batch->count; i++) {
+		struct store_commit *commit = commit_of(batch->elements[i]);
+
+		total += added ? commit->waits_added_count : commit->waits_removed_count;
+	}
+	refs = total ? arena_alloc(&batch->arena, total * sizeof(*refs)) : NULL;
+	for (uint32_t i = 0; i < batch->count; i++) {
+		struct store_commit *commit = commit_of(batch->elements[i]);
+		const struct store_wait_row *rows = added ? commit->waits_added : commit->waits_removed;
+		uint32_t n = added ? commit->waits_added_count : commit->waits_removed_count;
+
+		for (uint32_t k = 0; k < n; k++)
+			if (chosen(choice, rows[k].unique))
+				refs[at++] = (struct key_ref){rows[k].key, wait_slot(commit, &rows[k]), i, k};
+	}
+	*count = at;
+	if (at)
+		qsort(refs, at, sizeof(*refs), key_ref_compare);
+	return at ? refs : NULL;
+}
+
+static struct key_ref *alias_refs(struct batch *batch, bool added, enum row_choice choice, uint32_t *count)
+{
+	uint32_t total = 0, at = 0, kept = 0;
+	struct key_ref *refs;
+
+	for (uint32_t i = 0; i < batch->count; i++) {
+		struct store_commit *commit = commit_of(batch->elements[i]);
+
+		total += added ? commit->aliases_added_count : commit->aliases_removed_count;
+	}
+	refs = total ? arena_alloc(&batch->arena, total * sizeof(*refs)) : NULL;
+	for (uint32_t i = 0; i < batch->count; i++) {
+		struct store_commit *commit = commit_of(batch->elements[i]);
+		const struct store_alias_row *rows = added ? commit->aliases_added : commit->aliases_removed;
+		uint32_t n = added ? commit->aliases_added_count : commit->aliases_removed_count;
+
+		for (uint32_t k = 0; k < n; k++)
+			if (chosen(choice, rows[k].unique))
+				refs[at++] = (struct key_ref){rows[k].key, alias_slot(commit, &rows[k]), i, k};
+	}
+	*count = 0;
+	if (!at)
+		return NULL;
+	qsort(refs, at, sizeof(*refs), key_ref_compare);
+	/* An instance that registers an alias twice has it once. */
+	for (uint32_t i = 0; i < at; i++)
+		if (!kept || refs[kept - 1].ord != refs[i].ord || !id_equal(refs[kept - 1].key, refs[i].key))
+			refs[kept++] = refs[i];
+	*count = kept;
+	return refs;
+}
+
+static void build_deletes(struct batch *batch, enum statement_id statement, const struct key_ref *refs, uint32_t count)
+{
+	struct column *c;
+
+	if (!refs)
+		return;
+	c = segment_call(batch, statement, count);
+	for (uint32_t i = 0; i < count; i++) {
+		set_int(&c[0], i, refs[i].ord);
+		set_str(&c[1], i, commit_of(batch->elements[refs[i].ord])->tenant);
+		set_id(&c[2], i, refs[i].key);
+		set_id(&c[3], i, refs[i].slot);
+	}
+}
+
+static void build_alias_inserts(struct batch *batch, enum statement_id statement, enum row_choice choice)
+{
+	uint32_t count;
+	struct key_ref *refs = alias_refs(batch, true, choice, &count);
+	struct column *c;
+
+	if (!refs)
+		return;
+	c = segment_call(batch, statement, count);
+	for (uint32_t i = 0; i < count; i++) {
+		struct store_commit *commit = commit_of(batch->elements[refs[i].ord]);
+		const struct store_alias_row *alias = &commit->aliases_added[refs[i].row];
+
+		set_int(&c[0], i, refs[i].ord);
+		set_str(&c[1], i, commit->tenant);
+		set_id(&c[2], i, refs[i].key);
+		set_id(&c[3], i, refs[i].slot);
+		set_id(&c[4], i, commit->instance);
+		set_str(&c[5], i, alias->name);
+		set_str(&c[6], i, alias->value);
+	}
+}
+
+static void build_wait_inserts(struct batch *batch, enum statement_id statement, enum row_choice choice)
+{
+	uint32_t count;
+	struct key_ref *refs = wait_refs(batch, true, choice, &count);
+	struct column *c;
+
+	if (!refs)
+		return;
+	c = segment_call(batch, statement, count);
+	for (uint32_t i = 0; i < count; i++) {
+		struct store_commit *commit = commit_of(batch->elements[refs[i].ord]);
+		const struct store_wait_row *wait = &commit->waits_added[refs[i].row];
+
+		set_int(&c[0], i, refs[i].ord);
+		set_str(&c[1], i, commit->tenant);
+		set_id(&c[2], i, refs[i].key);
+		set_id(&c[3], i, refs[i].slot);
+		set_id(&c[4], i, commit->instance);
+		set_int(&c[5], i, wait->token);
+		set_str(&c[6], i, wait->node);
+		set_str(&c[7], i, wait->channel);
+		set_str(&c[8], i, commit->deployment);
+	}
+}
+
+static void build_instances(struct batch *batch)
+{
+	uint32_t count = count_commits(batch, COMMIT_SPAWN), at = 0;
+	int64_t now_us = loop_wall_us(batch->store->loop);
+	struct column *c;
+
+	if (!count)
+		return;
+	c = segment_call(batch, STATEMENT_INSTANCE_INSERT, count);
+	for (uint32_t i = 0; i < batch->count; i++) {
+		struct store_commit *commit = commit_of(batch->elements[i]);
+
+		if (commit->commit != COMMIT_SPAWN)
+			continue;
+		set_int(&c[0], at, i);
+		set_str(&c[1], at, commit->tenant);
+		set_id(&c[2], at, commit->instance);
+		set_str(&c[3], at, commit->deployment);
+		set_str(&c[4], at, commit->process);
+		set_int(&c[5], at, commit->status);
+		set_int(&c[6], at, commit->version);
+		set_int(&c[7], at, commit->started_us);
+		set_int(&c[8], at, instance_status_is_terminal(commit->status) ? now_us : COLUMN_TIME_NULL);
+		set_str(&c[9], at, commit->code);
+		set_str(&c[10], at, text_clean(&batch->arena, commit->detail));
+		set_str(&c[11], at, commit->snapshot);
+		at++;
+	}
+}
+
+static void build_outbox(struct batch *batch)
+{
+	struct column *c;
+
+	segment_outbox_sort(batch);
+	if (!batch->outbox_count)
+		return;
+	c = segment_call(batch, STATEMENT_OUTBOX_INSERT, batch->outbox_count);
+	for (uint32_t i = 0; i < batch->outbox_count; i++) {
+		const struct outbox_row *row = batch->outbox[i].row;
+
+		set_int(&c[0], i, batch->outbox[i].ord);
+		set_str(&c[1], i, row->tenant);
+		set_id(&c[2], i, row->instance);
+		set_str(&c[3], i, row->channel);
+		set_int(&c[4], i, row->version);
+		set_int(&c[5], i, row->ordinal);
+		set_id(&c[6], i, row->id);
+		set_str(&c[7], i, row->deployment);
+		set_str(&c[8], i, row->connection);
+		set_str(&c[9], i, row->destination);
+		set_str(&c[10], i, row->correlation);
+		set_str(&c[11], i, row->record_key);
+		set_str(&c[12], i, row->headers);
+		set_str(&c[13], i, row->content_type);
+		set_str(&c[14], i, row->body);
+		set_bool(&c[15], i, row->required);
+	}
+	set_str(&c[16], 0, str_of(batch->store->outbox_owner));
+}
+
+static void build_dead_letters(struct batch *batch)
+{
+	uint32_t count = 0, at = 0;
+	struct key_ref *refs;
+	struct column *c;
+
+	for (uint32_t i = 0; i < batch->count; i++)
+		count += commit_of(batch->elements[i])->dead_letter_count;
+	if (!count)
+		return;
+	refs = arena_alloc(&batch->arena, count * sizeof(*refs));
+	for (uint32_t i = 0; i < batch->count; i++) {
+		struct store_commit *commit = commit_of(batch->elements[i]);
+
+		for (uint32_t k = 0; k < commit->dead_letter_count; k++)
+			refs[at++] = (struct key_ref){commit->dead_letters[k].id, ID_NONE, i, k};
+	}
+	qsort(refs, count, sizeof(*refs), key_ref_compare);
+	c = segment_call(batch, STATEMENT_DEAD_LETTER_INSERT, count);
+	for (uint32_t i = 0; i < count; i++) {
+		struct store_commit *commit = commit_of(batch->elements[refs[i].ord]);
+		const struct dead_letter_row *dead = &commit->dead_letters[refs[i].row];
+
+		set_int(&c[0], i, refs[i].ord);
+		set_str(&c[1], i, commit->tenant);
+		set_id(&c[2], i, dead->id);
+		set_str(&c[3], i, text_clean(&batch->arena, dead->channel));
+		set_str(&c[4], i, text_clean(&batch->arena, dead->event_id));
+		set_str(&c[5], i, text_clean(&batch->arena, dead->source));
+		set_str(&c[6], i, text_clean(&batch->arena, dead->message_type));
+		set_str(&c[7], i, str_of(code_text(dead->code)));
+		set_str(&c[8], i, text_clean(&batch->arena, dead->detail));
+		set_id(&c[9], i, dead->instance);
+		set_str(&c[10], i, dead->record_key);
+		set_str(&c[11], i, dead->headers);
+		set_str(&c[12], i, text_clean(&batch->arena, dead->content_type));
+		set_str(&c[13], i, dead->payload);
+	}
+}
+
+static void build_commits(struct batch *batch)
+{
+	struct key_ref *refs;
+	uint32_t count;
+
+	segment_begin(batch, 11);
+	batch->own.writes = true;
+	batch->own.durable = true;
+	build_fences(batch);
+	build_inbox(batch);
+	refs = wait_refs(batch, false, ROWS_ALL, &count);
+	build_deletes(batch, STATEMENT_WAIT_DELETE, refs, count);
+	refs = alias_refs(batch, false, ROWS_ALL, &count);
+	build_deletes(batch, STATEMENT_ALIAS_DELETE, refs, count);
+	build_alias_inserts(batch, STATEMENT_ALIAS_INSERT, ROWS_PLAIN);
+	build_alias_inserts(batch, STATEMENT_ALIAS_INSERT_UNIQUE, ROWS_UNIQUE);
+	build_wait_inserts(batch, STATEMENT_WAIT_INSERT, ROWS_PLAIN);
+	build_wait_inserts(batch, STATEMENT_WAIT_INSERT_UNIQUE, ROWS_UNIQUE);
+	build_instances(batch);
+	build_outbox(batch);
+	build_dead_letters(batch);
+	if (!batch->own.call_count)
+		segment_call(batch, STATEMENT_PING, 0);
+}
+
+static void take_commits(struct batch *batch)
+{
+	for (uint32_t i = 0; i < batch->own.call_count; i++)
+		if (batch->own.calls[i].statement == STATEMENT_OUTBOX_INSERT)
+			segment_outbox_claimed(batch, &batch->own.calls[i].rows);
+	for (uint32_t i = 0; i < batch->count; i++)
+		store_answer(batch->store, batch->elements[i], STORE_OK);
+}
+
+/* --- */
+
+void segment_build(struct batch *batch)
+{
+	if (batch->kind == STORE_CLAIM || batch->kind == STORE_RELEASE)
+		build_claims(batch);
+	else if (batch->kind == STORE_RESOLVE)
+		build_resolves(batch);
+	else
+		build_commits(batch);
+}
+
+void segment_take(struct batch *batch)
+{
+	if (batch->kind == STORE_CLAIM || batch->kind == STORE_RELEASE)
+		take_claims(batch);
+	else if (batch->kind == STORE_RESOLVE)
+		take_resolves(batch);
+	else
+		take_commits(batch);
+}
