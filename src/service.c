@@ -381,7 +381,7 @@ static void service_channel_read(void *user, uint32_t index, struct admin_channe
 	out->unsettled = load(stats->unsettled);
 	oldest_us = load(stats->oldest_held_us);
 	if (oldest_us)
-		out->oldest_held_seconds = (double)(time_monotonic_us() - oldest_us) / (double)US_PER_S;
+		out->oldest_held_seconds = (double)(loop_now_us(service->loop) - oldest_us) / (double)US_PER_S;
 	out->lag = load(entry->intake->consumer->lag);
 }
 

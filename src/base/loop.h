@@ -57,7 +57,7 @@ struct loop {
 /* @thread any. `task->run` is called once on the loop. */
 void loop_post(struct loop *loop, struct task *task);
 
-/* Monotonic microseconds. */
+/* Monotonic microseconds; the same clock on every loop of a runtime. @thread any */
 int64_t loop_now_us(struct loop *loop);
 /* Microseconds since 1970 UTC. */
 int64_t loop_wall_us(struct loop *loop);

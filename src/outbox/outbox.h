@@ -23,7 +23,11 @@ struct outbox_parcel {
 	struct arena arena;
 	struct outbox_row *rows;
 	uint32_t count;
-	struct task post; /* the outbox's */
+	int64_t stamped_us; /* monotonic: before the commit that stamps the rows was asked for */
+	/* The outbox's. */
+	struct task post;
+	struct outbox *outbox;
+	uint32_t refs;
 };
 struct outbox_parcel *outbox_parcel_new(void);
 void outbox_parcel_free(struct outbox_parcel **parcel);

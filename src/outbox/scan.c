@@ -1,0 +1,453 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Stage outbox, the tick: rows that nobody is sending. A scan claims the due heads of all tenants (keys only, as the role that
+ * may see across tenants), a load then reads those rows as their own tenants. Rows whose owner died keep its stamp until
+ * the sweep finds it older than outbox.claim-timeout and clears it; the next scan takes them.
+ *
+ * The stamps of everything in memory are renewed together, each quarter of the timeout. A row whose stamp was not renewed was
+ * cleared by somebody: it is forgotten here, and what of it is on its way to the broker may be sent once more under the same
+ * key (G6). When no renewal succeeds for half of the timeout, everything unconfirmed is purged.
+ *
+ * With nothing to do a tick costs one index probe on an empty partial index.
+ */
+#include "base/alloc.h"
+#include "base/log.h"
+#include "base/time.h"
+#include "outbox/internal.h"
+
+#define SCAN_MOST 256
+#define SWEEP_MOST 1000
+#define RENEW_MOST 2048
+#define RELEASE_MOST 512
+#define COUNT_INTERVAL_US (5 * US_PER_S)
+
+static const struct log_about about_outbox = {.stage = "outbox"};
+
+/* A scalar column in the query's arena. */
+static struct column scalar_text(struct outbox_query *query, struct str text)
+{
+	struct str *copy = arena_memdup(&query->arena, &text, sizeof(text));
+
+	return (struct column){.type = COLUMN_TEXT, .scalar = true, .count = 1, .strs = copy};
+}
+
+static struct column scalar_int(struct outbox_query *query, int64_t value)
+{
+	int64_t *copy = arena_memdup(&query->arena, &value, sizeof(value));
+
+	return (struct column){.type = COLUMN_INT, .scalar = true, .count = 1, .ints = copy};
+}
+
+static struct column scalar_id(struct outbox_query *query, struct id value)
+{
+	struct id *copy = arena_memdup(&query->arena, &value, sizeof(value));
+
+	return (struct column){.type = COLUMN_ID, .scalar = true, .count = 1, .ids = copy};
+}
+
+/* --- rows found --- */
+
+static struct str field_copy(struct arena *arena, const struct field *field)
+{
+	return field->is_null ? STR_NONE : arena_str(arena, field->str);
+}
+
+static struct outbox_row row_read(struct arena *arena, const struct rows *rows, uint32_t index)
+{
+	const struct field *f = rows_at(rows, index, 0);
+
+	return (struct outbox_row){
+		.tenant = field_copy(arena, &f[0]),
+		.instance = f[1].id,
+		.channel = field_copy(arena, &f[2]),
+		.version = f[3].i,
+		.ordinal = f[4].i,
+		.id = f[5].id,
+		.deployment = field_copy(arena, &f[6]),
+		.connection = field_copy(arena, &f[7]),
+		.destination = field_copy(arena, &f[8]),
+		.correlation = field_copy(arena, &f[9]),
+		.record_key = field_copy(arena, &f[10]),
+		.headers = field_copy(arena, &f[11]),
+		.content_type = field_copy(arena, &f[12]),
+		.body = field_copy(arena, &f[13]),
+		.required = f[14].b,
+		.attempt_count = f[15].i,
+		.created_us = f[16].i,
+		.claimed = true,
+	};
+}
+
+void outbox_rows_take(struct outbox *outbox, const struct rows *rows, int64_t stamped_us)
+{
+	for (uint32_t i = 0; i < rows->row_count; i++) {
+		struct outbox_parcel *parcel = outbox_parcel_new();
+		struct outbox_row row = row_read(&parcel->arena, rows, i);
+
+		stat_add(outbox->stats.scanned, 1);
+		outbox_row_take(outbox, parcel, &row, stamped_us);
+		outbox_parcel_free(&parcel);
+	}
+}
+
+static void scan_loaded(struct task *task)
+{
+	struct outbox_query *query = container_of(task, struct outbox_query, query.base.done);
+	struct outbox *outbox = query->outbox;
+
+	/* Stamped but not read: the stamp ages, and a later scan takes the rows. */
+	if (query->query.base.outcome == STORE_OK)
+		outbox_rows_take(outbox, &query->calls[0].rows, query->asked_us);
+	outbox_query_end(query);
+	if (outbox->scan_again && !outbox->stopping) {
+		outbox->scan_again = false;
+		loop_timer_start(&outbox->tick, 0);
+	}
+}
+
+static void scan_load(struct outbox *outbox, const struct rows *keys, int64_t stamped_us)
+{
+	struct outbox_query *query = &outbox->load_query;
+	uint32_t count = keys->row_count;
+	struct arena *arena = &query->arena;
+	struct column *columns;
+	struct str *tenants, *channels;
+	struct id *instances;
+	int64_t *versions, *ordinals;
+
+	outbox_query_begin(query);
+	query->asked_us = stamped_us;
+	columns = arena_zalloc(arena, 6 * sizeof(*columns));
+	tenants = arena_alloc(arena, count * sizeof(*tenants));
+	channels = arena_alloc(arena, count * sizeof(*channels));
+	instances = arena_alloc(arena, count * sizeof(*instances));
+	versions = arena_alloc(arena, count * sizeof(*versions));
+	ordinals = arena_alloc(arena, count * sizeof(*ordinals));
+	for (uint32_t i = 0; i < count; i++) {
+		const struct field *f = rows_at(keys, i, 0);
+
+		tenants[i] = field_copy(arena, &f[0]);
+		instances[i] = f[1].id;
+		channels[i] = field_copy(arena, &f[2]);
+		versions[i] = f[3].i;
+		ordinals[i] = f[4].i;
+	}
+	columns[0] = (struct column){.type = COLUMN_TEXT, .count = count, .strs = tenants};
+	columns[1] = (struct column){.type = COLUMN_ID, .count = count, .ids = instances};
+	columns[2] = (struct column){.type = COLUMN_TEXT, .count = count, .strs = channels};
+	columns[3] = (struct column){.type = COLUMN_INT, .count = count, .ints = versions};
+	columns[4] = (struct column){.type = COLUMN_INT, .count = count, .ints = ordinals};
+	columns[5] = scalar_text(query, str_of(outbox->settings.owner));
+	outbox_query_tenants(query, tenants, count);
+	outbox_query_call(query, 0, STATEMENT_OUTBOX_LOAD, columns);
+	outbox_query_send(query, 1, false, false, false, scan_loaded);
+}
+
+static void scan_done(struct task *task)
+{
+	struct outbox_query *query = container_of(task, struct outbox_query, query.base.done);
+	struct outbox *outbox = query->outbox;
+	const struct rows *keys = &query->calls[0].rows;
+
+	if (query->query.base.outcome == STORE_OK && keys->row_count) {
+		outbox->scan_again = keys->row_count >= SCAN_MOST;
+		scan_load(outbox, keys, query->asked_us);
+	}
+	outbox_query_end(query);
+}
+
+static void outbox_scan(struct outbox *outbox)
+{
+	struct outbox_query *query = &outbox->scan_query;
+	int64_t room = (int64_t)outbox->settings.window_max_rows - (int64_t)outbox->entry_count;
+	struct column *columns;
+
+	if (query->busy || outbox->load_query.busy || room <= 0)
+		return;
+	outbox_query_begin(query);
+	columns = arena_alloc(&query->arena, 2 * sizeof(*columns));
+	columns[0] = scalar_text(query, str_of(outbox->settings.owner));
+	columns[1] = scalar_int(query, room < SCAN_MOST ? room : SCAN_MOST);
+	outbox_query_call(query, 0, STATEMENT_OUTBOX_SCAN, columns);
+	outbox_query_send(query, 1, true, true, true, scan_done);
+}
+
+/* --- stamps of the dead --- */
+
+static void outbox_sweep(struct outbox *outbox);
+
+static void sweep_done(struct task *task)
+{
+	struct outbox_query *query = container_of(task, struct outbox_query, query.base.done);
+	struct outbox *outbox = query->outbox;
+	const struct rows *rows = &query->calls[0].rows;
+	bool more = false;
+
+	if (query->query.base.outcome == STORE_OK && rows->row_count) {
+		const struct field *f = rows_at(rows, 0, 0);
+
+		if (f[1].i > 0)
+			log_warning(&about_outbox, "cleared %lld stale claims of outbox rows", (long long)f[1].i);
+		more = f[0].i >= SWEEP_MOST && !f[2].is_null;
+		if (more) {
+			snprintf(outbox->sweep_channel, sizeof(outbox->sweep_channel), "%.*s", STR_ARG(f[3].str));
+			outbox->sweep_at = (struct outbox_row){.instance = f[2].id,
+							       .channel = str_of(outbox->sweep_channel),
+							       .version = f[4].i,
+							       .ordinal = f[5].i};
+		}
+	}
+	if (!more)
+		outbox->sweep_at = (struct outbox_row){.channel = STR("")};
+	outbox_query_end(query);
+	if (more && !outbox->stopping)
+		outbox_sweep(outbox);
+}
+
+static void outbox_sweep(struct outbox *outbox)
+{
+	struct outbox_query *query = &outbox->sweep_query;
+	const struct outbox_row *at = &outbox->sweep_at;
+	struct column *columns;
+
+	if (query->busy)
+		return;
+	outbox_query_begin(query);
+	columns = arena_alloc(&query->arena, 6 * sizeof(*columns));
+	columns[0] = scalar_id(query, at->instance);
+	columns[1] = scalar_text(query, at->channel.ptr ? at->channel : STR(""));
+	columns[2] = scalar_int(query, at->version);
+	columns[3] = scalar_int(query, at->ordinal);
+	columns[4] = scalar_int(query, SWEEP_MOST);
+	columns[5] = scalar_int(query, outbox->settings.claim_timeout_ms);
+	outbox_query_call(query, 0, STATEMENT_OUTBOX_SWEEP, columns);
+	outbox_query_send(query, 1, true, true, true, sweep_done);
+}
+
+/* --- figures --- */
+
+static void count_done(struct task *task)
+{
+	struct outbox_query *query = container_of(task, struct outbox_query, query.base.done);
+	struct outbox_stats *stats = &query->outbox->stats;
+	const struct rows *rows = &query->calls[0].rows;
+
+	if (query->query.base.outcome == STORE_OK && rows->row_count) {
+		const struct field *f = rows_at(rows, 0, 0);
+
+		stat_set(stats->waiting, f[0].i);
+		stat_set(stats->claimed, f[1].i);
+		stat_set(stats->poisoned_rows, f[2].i);
+		stat_set(stats->oldest_us, f[3].is_null ? 0 : f[3].i);
+	}
+	outbox_query_end(query);
+}
+
+static void outbox_count(struct outbox *outbox)
+{
+	struct outbox_query *query = &outbox->count_query;
+
+	if (query->busy)
+		return;
+	outbox_query_begin(query);
+	outbox_query_call(query, 0, STATEMENT_OUTBOX_COUNTS, NULL);
+	outbox_query_send(query, 1, false, false, true, count_done);
+}
+
+/* --- the tick --- */
+
+/* Rows on their way to a broker under stamps that are no longer good: what is not confirmed is taken back from the client. */
+static void outbox_purge_stale(struct outbox *outbox)
+{
+	list_for_each(&outbox->entries, pos, tmp) {
+		struct outbox_entry *entry = list_entry(pos, struct outbox_entry, all_link);
+
+		if (entry->state != ENTRY_SENT || entry->lost || outbox_stamp_is_good(entry))
+			continue;
+		entry->lost = true;
+		if (entry->publication.publisher)
+			entry->publication.publisher->ops->purge(entry->publication.publisher);
+	}
+}
+
+void outbox_tick(struct loop_timer *timer)
+{
+	struct outbox *outbox = container_of(timer, struct outbox, tick);
+	int64_t now_us = loop_now_us(outbox->loop);
+
+	if (outbox->stopping)
+		return;
+	outbox_purge_stale(outbox);
+	outbox_forget_released(outbox);
+	outbox_delete_more(outbox);
+	outbox_fail_more(outbox);
+	outbox_scan(outbox);
+	if (!outbox->swept_us || now_us - outbox->swept_us > outbox->settings.claim_timeout_ms * US_PER_MS / 4) {
+		outbox->swept_us = now_us;
+		outbox_sweep(outbox);
+	}
+	if (!outbox->counted_us || now_us - outbox->counted_us > COUNT_INTERVAL_US) {
+		outbox->counted_us = now_us;
+		outbox_count(outbox);
+	}
+	loop_timer_start(&outbox->tick, outbox->settings.tick_ms * US_PER_MS);
+}
+
+/* --- renewal --- */
+
+/* Entries of the query stand sorted by key, and so do the rows that were renewed. */
+static void renew_apply(struct outbox_query *query, const struct rows *rows)
+{
+	struct map renewed;
+
+	map_init(&renewed);
+	for (uint32_t i = 0; i < rows->row_count; i++) {
+		const struct field *f = rows_at(rows, i, 0);
+		struct id id = outbox_row_id(f[0].id, f[2].i, f[3].i);
+
+		map_put(&renewed, id_str(&id), query);
+	}
+	for (uint32_t i = 0; i < query->renew_count; i++) {
+		struct id id = query->renew_ids[i];
+		struct outbox_entry *entry = map_get(&query->outbox->by_id, id_str(&id));
+
+		if (!entry || entry->state == ENTRY_DELETING)
+			continue;
+		if (map_get(&renewed, id_str(&id)))
+			entry->stamped_us = query->asked_us;
+		else
+			entry->lost = true;
+	}
+	map_done(&renewed);
+}
+
+static struct outbox_entry *renew_find_lost(struct outbox *outbox)
+{
+	list_for_each(&outbox->entries, pos, tmp) {
+		struct outbox_entry *entry = list_entry(pos, struct outbox_entry, all_link);
+
+		if (entry->lost && entry->state != ENTRY_SENT && entry->state != ENTRY_DELETING && !entry->failing)
+			return entry;
+	}
+	return NULL;
+}
+
+/* Ending one may end others of its group, so each is looked for anew. */
+static void renew_forget_lost(struct outbox *outbox)
+{
+	struct outbox_entry *entry;
+
+	while ((entry = renew_find_lost(outbox))) {
+		log_warning(&about_outbox, "the claim of an outbox row was cleared by another replica");
+		outbox_entry_free(entry);
+	}
+}
+
+static void renew_done(struct task *task)
+{
+	struct outbox_query *query = container_of(task, struct outbox_query, query.base.done);
+	struct outbox *outbox = query->outbox;
+
+	if (query->query.base.outcome == STORE_OK) {
+		renew_apply(query, &query->calls[0].rows);
+		renew_forget_lost(outbox);
+	}
+	outbox_query_end(query);
+}
+
+void outbox_renew(struct loop_timer *timer)
+{
+	struct outbox *outbox = container_of(timer, struct outbox, renew);
+	struct outbox_query *query = &outbox->renew_query;
+	int64_t due_us = loop_now_us(outbox->loop) - outbox->settings.claim_timeout_ms * US_PER_MS / 8;
+	struct outbox_entry **entries;
+	uint32_t count = 0;
+
+	loop_timer_start(timer, outbox->settings.claim_timeout_ms * US_PER_MS / 8);
+	if (query->busy || !outbox->entry_count)
+		return;
+	outbox_query_begin(query);
+	entries = arena_alloc(&query->arena, RENEW_MOST * sizeof(*entries));
+	list_for_each(&outbox->entries, pos, tmp) {
+		struct outbox_entry *entry = list_entry(pos, struct outbox_entry, all_link);
+
+		if (entry->stamped_us <= due_us && entry->state != ENTRY_DELETING && count < RENEW_MOST)
+			entries[count++] = entry;
+	}
+	if (!count) {
+		outbox_query_end(query);
+		return;
+	}
+	qsort(entries, count, sizeof(struct outbox_entry *), outbox_key_compare);
+	query->renew_ids = arena_alloc(&query->arena, count * sizeof(struct id));
+	query->renew_count = count;
+	for (uint32_t i = 0; i < count; i++)
+		query->renew_ids[i] = entries[i]->row.id;
+	outbox_query_call(query, 0, STATEMENT_OUTBOX_RENEW, outbox_key_columns(query, entries, count, 0));
+	outbox_query_send(query, 1, true, true, false, renew_done);
+}
+
+/* --- giving back --- */
+
+static void release_more(struct outbox *outbox);
+
+static void release_done(struct task *task)
+{
+	struct outbox_query *query = container_of(task, struct outbox_query, query.base.done);
+	struct outbox *outbox = query->outbox;
+
+	/* Whatever came of it, the rows are not ours to send any more: at worst their stamps age. */
+	list_for_each(&query->entries, pos, tmp)
+		outbox_entry_free(list_entry(pos, struct outbox_entry, batch_link));
+	outbox_query_end(query);
+	release_more(outbox);
+}
+
+static void release_more(struct outbox *outbox)
+{
+	struct outbox_query *query = &outbox->release_query;
+	struct outbox_entry **entries;
+	uint32_t count;
+
+	if (query->busy || list_is_empty(&outbox->giving_back))
+		return;
+	outbox_query_begin(query);
+	entries = outbox_sorted(query, &outbox->giving_back, RELEASE_MOST, &count);
+	outbox_query_call(query, 0, STATEMENT_OUTBOX_RELEASE, outbox_key_columns(query, entries, count, 0));
+	outbox_query_send(query, 1, true, true, false, release_done);
+}
+
+void outbox_release(struct outbox *outbox, struct list *entries)
+{
+	list_for_each(entries, pos, tmp) {
+		struct outbox_entry *entry = list_entry(pos, struct outbox_entry, batch_link);
+		struct outbox_group *group = entry->group;
+
+		/* Out of the group at once: it is not to be sent while its release is under way. */
+		if (group) {
+			list_remove(&entry->group_link);
+			entry->group = NULL;
+			outbox_group_drop_if_empty(outbox, group);
+		}
+		loop_timer_stop(&entry->retry);
+	}
+	list_splice(&outbox->giving_back, entries);
+	release_more(outbox);
+}
+
+void outbox_release_all(struct outbox *outbox)
+{
+	struct list back;
+
+	list_init(&back);
+	list_for_each(&outbox->entries, pos, tmp) {
+		struct outbox_entry *entry = list_entry(pos, struct outbox_entry, all_link);
+
+		if (!entry->group || entry->failing || (entry->state == ENTRY_SENT && !outbox->draining))
+			continue;
+		list_remove(&entry->batch_link);
+		list_push(&back, &entry->batch_link);
+	}
+	if (!list_is_empty(&back))
+		outbox_release(outbox, &back);
+}
