@@ -17,6 +17,15 @@ static uint32_t count_waiting(const struct instance *inst)
 	return count;
 }
 
+const struct node *wait_node(const struct process *process, const struct token *token)
+{
+	const struct node *node = NULL;
+
+	if (process && token->state == TOKEN_WAITING)
+		node = process_node(process, token->node);
+	return node && node_is_wait(node) && node->source ? node : NULL;
+}
+
 struct step_wait *instance_waits(struct arena *arena, const struct instance *inst,
 				 const struct process *process, uint32_t *count)
 {
@@ -28,11 +37,11 @@ struct step_wait *instance_waits(struct arena *arena, const struct instance *ins
 	waits = arena_alloc(arena, count_waiting(inst) * sizeof(*waits));
 	for (uint32_t i = 0; i < inst->token_count; i++) {
 		const struct token *token = &inst->tokens[i];
+		const struct node *node = wait_node(process, token);
 
-		if (token->state == TOKEN_WAITING)
-			waits[(*count)++] = (struct step_wait){
-				token->id, process ? process_node(process, token->node) : NULL,
-				token->keys, token->key_count};
+		if (node)
+			waits[(*count)++] = (struct step_wait){token->id, node, token->keys,
+							       token->key_count};
 	}
 	return waits;
 }

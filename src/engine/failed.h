@@ -15,7 +15,9 @@ enum result first_instance(const struct step_env *env, struct id id, struct str 
 /* The result of a step on `before` that failed at `at` (may be NULL). */
 void instance_fail(const struct step_env *env, const struct instance *before,
 		   const struct error *why, const struct node *at, struct step_result *out);
-/* The waits of all waiting tokens. `process` may be NULL: then no wait has a node. */
+/* Where the token waits; NULL if it does not, or if the process (may be NULL) has no such wait. */
+const struct node *wait_node(const struct process *process, const struct token *token);
+/* The waits of all waiting tokens whose nodes are waits in `process` (may be NULL: then there are none). */
 struct step_wait *instance_waits(struct arena *arena, const struct instance *inst,
 				 const struct process *process, uint32_t *count);
 

@@ -295,8 +295,8 @@ enum result engine_resume(const struct step_env *env, const struct instance *ins
 
 	if (inst->status != INSTANCE_SUSPENDED || !waiting || waiting->state != TOKEN_WAITING)
 		return error_set(err, RESULT_AGAIN, CODE_NONE, "token %u does not wait", token);
-	node = process ? process_node(process, waiting->node) : NULL;
-	if (!node || !node_behaviours[node->kind].resume) {
+	node = wait_node(process, waiting);
+	if (!node) {
 		error_set(&failure, RESULT_REJECT, CODE_RUNTIME_STEP_FAILED,
 			  "the process %.*s of the deployment has no wait %.*s",
 			  STR_ARG(inst->process), STR_ARG(waiting->node));
@@ -350,32 +350,42 @@ enum result engine_restore(const struct step_env *env, const struct instance *in
 {
 	const struct process *process = deployment_process(env->deployment, inst->process);
 	struct step_result made = {.inst = NULL};
+	const struct node *start;
 	struct instance *next;
 
 	if (inst->status != INSTANCE_FAILED)
 		return error_set(err, RESULT_AGAIN, CODE_NONE, "the instance is %s, not FAILED",
 				 instance_status_name(inst->status));
-	for (uint32_t i = 0; i < inst->token_count; i++)
-		if (!process || !process_node(process, inst->tokens[i].node))
-			return error_set(err, RESULT_REJECT, CODE_RUNTIME_STEP_FAILED,
-					 "the process %.*s of the deployment has no node %.*s",
-					 STR_ARG(inst->process), STR_ARG(inst->tokens[i].node));
-	if (!value_is_nil(&inst->failure_event)) {
+	for (uint32_t i = 0; i < inst->token_count; i++) {
+		const struct token *token = &inst->tokens[i];
+
+		if (token->state == TOKEN_READY ? inst->token_count == 1 && process &&
+							  process_node(process, token->node) != NULL
+						: wait_node(process, token) != NULL)
+			continue;
+		return error_set(
+			err, RESULT_REJECT, CODE_RUNTIME_STEP_FAILED,
+			"the process %.*s of the deployment has no %s %.*s", STR_ARG(inst->process),
+			token->state == TOKEN_READY ? "node" : "wait", STR_ARG(token->node));
+	}
+	/* A ready token and a message to start with come together, and only on a start. */
+	start = inst->token_count == 1 && inst->tokens[0].state == TOKEN_READY
+			? process_node(process, inst->tokens[0].node)
+			: NULL;
+	if ((start && start->kind == NODE_START) == value_is_nil(&inst->failure_event))
+		return error_set(err, RESULT_FATAL, CODE_RUNTIME_SNAPSHOT_INVALID,
+				 "the instance and the message kept with it do not fit");
+	if (start) {
 		struct event event = {.headers = NULL};
 		enum result result = event_from_value(env->arena, &inst->failure_event, &event,
 						      err);
 
 		if (result != RESULT_OK)
 			return result;
-		if (inst->token_count != 1 ||
-		    process_node(process, inst->tokens[0].node)->kind != NODE_START)
-			return error_set(err, RESULT_FATAL, CODE_RUNTIME_SNAPSHOT_INVALID,
-					 "the instance has an event to start with but does not "
-					 "stand on a start");
 		event.reply = inst->reply;
 		event.traceparent = inst->traceparent;
 		event.tracestate = inst->tracestate;
-		restart(env, inst, process_node(process, inst->tokens[0].node), &event, out);
+		restart(env, inst, start, &event, out);
 		return RESULT_OK;
 	}
 	next = instance_next(env, inst);

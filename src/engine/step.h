@@ -52,7 +52,7 @@ struct step_send {
 
 struct step_wait {
 	uint32_t token;
-	const struct node *node;
+	const struct node *node; /* a wait with a source, always */
 	struct instance_wait_key *keys;
 	uint32_t key_count;
 };
@@ -63,7 +63,9 @@ struct step_result {
 	uint32_t send_count;
 	struct step_wait *waits_added;
 	uint32_t waits_added_count;
-	struct step_wait *waits_removed; /* keys as they were registered */
+	/* Keys as they were registered. A wait whose node the deployment does not have as a wait is left out: nobody can say
+	 * under what it was registered. */
+	struct step_wait *waits_removed;
 	uint32_t waits_removed_count;
 	/* Net effects: the aliases of an instance that ended are removed, and one that it got in this very step is in neither
 	 * list. Those of a FAILED instance stay, and a failed first step registers the ones of its start. */
@@ -104,7 +106,8 @@ void engine_fail(const struct step_env *env, const struct instance *before, stru
 /*
  * The exact inverse of failing: the same tokens SUSPENDED, all their waits in waits_added. A first step that failed is run
  * again instead, from the message kept with it (then the result may be failed again, and its aliases are registered
- * already). RESULT_AGAIN: not FAILED. RESULT_REJECT: the deployment lacks a node. RESULT_FATAL, RUNTIME_SNAPSHOT_INVALID.
+ * already). RESULT_AGAIN: not FAILED. RESULT_REJECT: the deployment lacks a node, or it is no wait there. RESULT_FATAL with
+ * RUNTIME_SNAPSHOT_INVALID: the message kept is damaged.
  */
 enum result engine_restore(const struct step_env *env, const struct instance *inst,
 			   struct step_result *out, struct error *err) MUST_CHECK;

@@ -55,6 +55,7 @@ enum result step_park(struct step *step, const struct node *node, struct error *
 	struct key_list keys = {NULL, 0, 0};
 	struct token *token;
 
+	assert(node->source);
 	for (uint32_t i = 0; i < node->alias_count; i++) {
 		enum result result = alias_keys(step, node, &node->aliases[i], &keys, err);
 

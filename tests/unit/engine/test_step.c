@@ -416,6 +416,24 @@ START_TEST(several_flows_out_of_a_task_run_side_by_side)
 }
 END_TEST
 
+START_TEST(branches_run_in_document_order)
+{
+	static const char *const names[] = {"A", "B", "C", "D"};
+	struct step_result result;
+
+	add("Split", NODE_PASS, "Start");
+	for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+		add(names[i], NODE_SEND, "Split");
+		model_send(model, "out", "1");
+	}
+	result = start("{}");
+	ck_assert_int_eq(result.inst->status, INSTANCE_COMPLETED);
+	ck_assert_uint_eq(result.send_count, ARRAY_LEN(names));
+	for (size_t i = 0; i < ARRAY_LEN(names); i++)
+		ck_assert_str_slice(result.sends[i].node->id, str_of(names[i]));
+}
+END_TEST
+
 START_TEST(scripts_assign_and_read_variables)
 {
 	struct step_result result;
@@ -593,6 +611,11 @@ START_TEST(a_failed_first_step_keeps_its_message)
 
 	/* Run again as it was, it fails again and stays restorable. */
 	stored = engine_fixture_reload(&fx, failed.inst);
+	stored->failure_event = value_nil();
+	ck_assert_int_eq(engine_restore(&fx.env, stored, &again, &fx.err), RESULT_FATAL);
+	stored->failure_event = value_int(1);
+	ck_assert_int_eq(engine_restore(&fx.env, stored, &again, &fx.err), RESULT_FATAL);
+	stored = engine_fixture_reload(&fx, failed.inst);
 	ck_assert_int_eq(engine_restore(&fx.env, stored, &again, &fx.err), RESULT_OK);
 	ck_failed(&again, CODE_EXPRESSION_FAILED, "Try");
 	ck_assert_int_eq(again.inst->version, 2);
@@ -635,14 +658,16 @@ START_TEST(a_wait_that_the_model_lacks_fails_the_step)
 	struct event event;
 
 	add_wait("Start");
+	add("End", NODE_END, "Wait");
 	first = start("{\"id\": 1}");
-	first.inst->tokens[0].node = STR("Gone");
+	first.inst->tokens[0].node = STR("End");
 	event = engine_fixture_event(&fx, "answers", "{}");
 	ck_assert_int_eq(engine_resume(&fx.env, first.inst, first.inst->tokens[0].id, &event,
 				       &second, &fx.err),
 			 RESULT_OK);
 	ck_assert(second.failed);
 	ck_assert_int_eq(second.failure.code, CODE_RUNTIME_STEP_FAILED);
+	ck_assert_uint_eq(second.waits_removed_count, 0);
 	ck_assert_int_eq(engine_restore(&fx.env, second.inst, &first, &fx.err), RESULT_REJECT);
 }
 END_TEST
@@ -707,22 +732,23 @@ static Suite *step_suite(void)
 
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_set_timeout(tcase, 60);
-	TEST_ADD_ALL(
-		tcase, a_start_runs_to_its_end, a_wait_parks_and_resumes,
-		sources_are_taken_at_every_receive, the_payload_is_visible_until_the_next_wait,
-		a_wait_with_a_value_registers_it, uuids_agree_within_a_node_and_differ_between,
-		a_wait_that_nothing_can_find_fails, sends_carry_body_headers_and_key,
-		a_throw_without_a_send_only_passes, a_reply_goes_to_its_address,
-		a_reply_without_an_address_takes_a_channel, a_reply_falls_back_to_the_reply_channel,
-		a_reply_that_can_go_nowhere_fails, a_gateway_takes_the_first_flow_that_holds,
-		a_gateway_without_a_way_fails, several_flows_out_of_a_task_run_side_by_side,
-		scripts_assign_and_read_variables, a_value_of_the_wrong_type_fails_the_step,
-		too_large_variables_fail_the_step, a_loop_without_a_wait_is_stopped,
-		a_loop_that_makes_too_much_is_stopped, an_error_at_a_start_rejects_the_message,
-		a_failed_step_leaves_the_instance_before_it, a_failed_first_step_keeps_its_message,
-		a_failed_first_step_can_run_again, a_wait_that_the_model_lacks_fails_the_step,
-		a_token_that_does_not_wait_is_resolved_again, the_caller_can_fail_a_step,
-		unchanged_variables_are_shared);
+	TEST_ADD_ALL(tcase, a_start_runs_to_its_end, a_wait_parks_and_resumes,
+		     sources_are_taken_at_every_receive, the_payload_is_visible_until_the_next_wait,
+		     a_wait_with_a_value_registers_it, uuids_agree_within_a_node_and_differ_between,
+		     a_wait_that_nothing_can_find_fails, sends_carry_body_headers_and_key,
+		     a_throw_without_a_send_only_passes, a_reply_goes_to_its_address,
+		     a_reply_without_an_address_takes_a_channel,
+		     a_reply_falls_back_to_the_reply_channel, a_reply_that_can_go_nowhere_fails,
+		     a_gateway_takes_the_first_flow_that_holds, a_gateway_without_a_way_fails,
+		     several_flows_out_of_a_task_run_side_by_side, branches_run_in_document_order,
+		     scripts_assign_and_read_variables, a_value_of_the_wrong_type_fails_the_step,
+		     too_large_variables_fail_the_step, a_loop_without_a_wait_is_stopped,
+		     a_loop_that_makes_too_much_is_stopped, an_error_at_a_start_rejects_the_message,
+		     a_failed_step_leaves_the_instance_before_it,
+		     a_failed_first_step_keeps_its_message, a_failed_first_step_can_run_again,
+		     a_wait_that_the_model_lacks_fails_the_step,
+		     a_token_that_does_not_wait_is_resolved_again, the_caller_can_fail_a_step,
+		     unchanged_variables_are_shared);
 	suite_add_tcase(suite, tcase);
 	return suite;
 }
