@@ -23,7 +23,7 @@ enum node_kind {
 	NODE_THROW,	/* intermediate none or message throw event */
 	NODE_SEND,	/* send task */
 	NODE_SCRIPT,	/* script task */
-	NODE_PASS,	/* task, manual task: may carry q:reply */
+	NODE_PASS,	/* task, manual task */
 	NODE_EXCLUSIVE, /* exclusive gateway */
 	NODE_KIND_COUNT
 };
@@ -104,7 +104,7 @@ struct node {
 	struct alias_rule *aliases;
 	uint32_t alias_count;
 	struct send_rule *send;	  /* NULL = none */
-	struct reply_rule *reply; /* NULL = none */
+	struct reply_rule *reply; /* tasks and end events; never beside `send`; NULL = none */
 	struct header_rule *headers;
 	uint32_t header_count;
 	const struct expression *script; /* NODE_SCRIPT */
