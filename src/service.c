@@ -555,7 +555,7 @@ static bool publishers_stopped(void *arg)
 static void service_stop_publishers(struct service *service)
 {
 	uint32_t running = 0;
-	struct publisher_stop stops[service->connection_count];
+	struct publisher_stop *stops = mem_array(NULL, service->connection_count, sizeof(*stops));
 
 	for (uint32_t i = 0; i < service->connection_count; i++) {
 		struct publisher *publisher = service->connections[i].publisher;
@@ -569,6 +569,7 @@ static void service_stop_publishers(struct service *service)
 	/* The answers write into this frame: there is no leaving before they have come. */
 	while (!loop_wait(service->seams.runtime, publishers_stopped, &running, 60000))
 		log_warning(&about_service, "a publisher does not stop");
+	free(stops);
 }
 
 void service_stop(struct service *service)

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * sutra dev: one replica on embedded defaults, for trying things out. An in-process broker that speaks the Kafka protocol, the
+ * in-memory store (unless a datasource.url is configured), an open admin listener, and the packages named on the command
+ * line. What the configuration or the environment says still wins.
+ */
+#include <errno.h>
+#include <ftw.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "cli/commands.h"
+#include "cli/run.h"
+#include "model/package.h"
+#include "transports/kafka/mock.h"
+
+#define PACKAGES_MAX 64
+#define SETTINGS_MAX 16
+
+struct dev {
+	struct cli *cli;
+	char folder[64]; /* of the packages, as archives; removed at the end */
+	struct kafka_mock *mock;
+	char *settings[SETTINGS_MAX]; /* "NAME=value" */
+	size_t setting_count;
+	char **environment; /* the process's, and ours where it says nothing */
+};
+
+static void dev_default(struct dev *dev, const char *name, const char *value)
+{
+	struct buf text = BUF_INIT;
+	size_t len;
+
+	if (run_environment(dev->cli, name))
+		return;
+	assert(dev->setting_count < SETTINGS_MAX);
+	buf_printf(&text, "%s=%s", name, value);
+	dev->settings[dev->setting_count++] = buf_take(&text, &len);
+}
+
+static void dev_build_environment(struct dev *dev)
+{
+	size_t count = 0;
+
+	while (dev->cli->environ_[count])
+		count++;
+	dev->environment = mem_array(NULL, count + dev->setting_count + 1, sizeof(char *));
+	memcpy(dev->environment, dev->cli->environ_, count * sizeof(char *));
+	memcpy(dev->environment + count, dev->settings, dev->setting_count * sizeof(char *));
+	dev->environment[count + dev->setting_count] = NULL;
+}
+
+/* A package becomes an archive in the folder that the replica loads. False: it is broken, and everything wrong was said. */
+static bool dev_add_package(struct dev *dev, const char *path)
+{
+	struct package_limits limits = PACKAGE_LIMITS_DEFAULT;
+	struct deployment *deployment = NULL;
+	struct package *package = NULL;
+	struct findings findings = {0};
+	struct buf archive = BUF_INIT, name = BUF_INIT;
+	bool ok = package_read(path, &limits, &package, &findings) == RESULT_OK &&
+		  package_build(package, &deployment, &findings) == RESULT_OK;
+	FILE *file;
+
+	if (findings.text.len)
+		fwrite(findings.text.data, 1, findings.text.len, dev->cli->err);
+	if (ok) {
+		package_write_archive(package, &archive);
+		buf_printf(&name, "%s/%.*s--%.*s--%.*s.sutra", dev->folder, STR_ARG(deployment->tenant),
+			   STR_ARG(deployment->module), STR_ARG(deployment->version));
+		file = fopen(name.data, "wb");
+		ok = file && fwrite(archive.data, 1, archive.len, file) == archive.len;
+		if ((file && fclose(file) != 0) || !ok) {
+			fprintf(dev->cli->err, "sutra: cannot write %s: %s\n", name.data, strerror(errno));
+			ok = false;
+		}
+	}
+	deployment_unref(&deployment);
+	package_free(&package);
+	findings_done(&findings);
+	buf_done(&archive);
+	buf_done(&name);
+	return ok;
+}
+
+static bool dev_prepare_packages(struct dev *dev)
+{
+	snprintf(dev->folder, sizeof(dev->folder), "/tmp/sutra-dev-XXXXXX");
+	if (!mkdtemp(dev->folder)) {
+		fprintf(dev->cli->err, "sutra: cannot make a folder in /tmp: %s\n", strerror(errno));
+		dev->folder[0] = '\0';
+		return false;
+	}
+	for (int i = 0; i < dev->cli->argc; i++)
+		if (!dev_add_package(dev, dev->cli->argv[i]))
+			return false;
+	dev_default(dev, "SUTRA_DEPLOYMENT_DIR", dev->folder);
+	return true;
+}
+
+static bool dev_prepare_broker(struct dev *dev, const char *kafka_file)
+{
+	struct buf text = BUF_INIT;
+	struct error err = ERROR_INIT;
+	bool ok = true;
+
+	if (run_environment(dev->cli, "SUTRA_CONNECTIONS"))
+		return true;
+	if (kafka_mock_start(&dev->mock, &err) != RESULT_OK) {
+		fprintf(dev->cli->err, "sutra: %s\n", err.text);
+		return false;
+	}
+	buf_printf(&text, "bootstrap.servers=%s;session.timeout.ms=6000", kafka_mock_bootstrap(dev->mock));
+	dev_default(dev, "SUTRA_CONNECTIONS", "kafka");
+	dev_default(dev, "SUTRA_CONNECTIONS_KAFKA_TRANSPORT", "kafka");
+	dev_default(dev, "SUTRA_CONNECTIONS_KAFKA_PROPERTIES", text.data);
+	fprintf(dev->cli->out, "Kafka protocol on %s (in memory)\n", kafka_mock_bootstrap(dev->mock));
+	if (kafka_file) {
+		buf_reset(&text);
+		buf_printf(&text, "%s\n", kafka_mock_bootstrap(dev->mock));
+		ok = run_write_file(dev->cli, kafka_file, text.data);
+	}
+	buf_done(&text);
+	return ok;
+}
+
+static int dev_run(struct dev *dev, const char *config_file, const char *port_file, const char *kafka_file)
+{
+	struct config *config;
+	int exit_code;
+
+	if (!dev_prepare_packages(dev) || !dev_prepare_broker(dev, kafka_file))
+		return CLI_FAILED;
+	dev_default(dev, "SUTRA_ADMIN_LISTEN", "127.0.0.1:0");
+	dev_default(dev, "SUTRA_ADMIN_DEV_NO_AUTH", "true");
+	dev_default(dev, "SUTRA_LOG_FORMAT", "text");
+	dev_build_environment(dev);
+	dev->cli->environ_ = dev->environment;
+	config = cli_config_load(dev->cli, config_file);
+	if (!config)
+		return CLI_FAILED;
+	fflush(dev->cli->out);
+	exit_code = run_replica(dev->cli, config, port_file);
+	config_free(&config);
+	return exit_code;
+}
+
+static int dev_remove(const char *path, const struct stat *status UNUSED, int type UNUSED, struct FTW *ftw UNUSED)
+{
+	return remove(path);
+}
+
+static void dev_done(struct dev *dev)
+{
+	if (dev->folder[0])
+		nftw(dev->folder, dev_remove, 8, FTW_DEPTH | FTW_PHYS);
+	kafka_mock_stop(&dev->mock);
+	for (size_t i = 0; i < dev->setting_count; i++)
+		free(dev->settings[i]);
+	free(dev->environment);
+}
+
+int command_dev(struct cli *cli)
+{
+	const char *file = NULL, *port_file = NULL, *kafka_file = NULL;
+	const struct cli_option options[] = {
+		{"config", 'c', "FILE", "Read FILE instead of the usual places", .text = &file},
+		{"port-file", 0, "FILE", "Write the port of the admin listener to FILE", .text = &port_file},
+		{"kafka-file", 0, "FILE", "Write the address of the embedded broker to FILE", .text = &kafka_file},
+		{0},
+	};
+	struct dev dev = {.cli = cli};
+	char *const *environment = cli->environ_;
+	int exit_code;
+
+	if (!cli_parse(cli, options, 0, PACKAGES_MAX, &exit_code))
+		return exit_code;
+	run_block_signals();
+	exit_code = dev_run(&dev, file, port_file, kafka_file);
+	cli->environ_ = environment;
+	dev_done(&dev);
+	return exit_code;
+}
