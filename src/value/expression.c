@@ -106,6 +106,23 @@ int lua_environment_assign(lua_State *L)
 	return 0;
 }
 
+/*
+ * Lua's table of strings grows when it is full and shrinks when a quarter is in use, so its size depends on its past. After
+ * a load it is blown up once: from above a collection always ends at the same size.
+ */
+static int strings_inflate(lua_State *L)
+{
+	size_t count = lua_state_of(L)->in_use / 8;
+
+	lua_gc(L, LUA_GCSTOP);
+	for (size_t i = 0; i < count; i++) {
+		lua_pushfstring(L, "\1%I", (LUAI_UACINT)i);
+		lua_pop(L, 1);
+	}
+	lua_gc(L, LUA_GCRESTART);
+	return 0;
+}
+
 /* Gives the evaluations a new thread; the old one is garbage. */
 static void thread_renew(struct expression_state *state)
 {
@@ -116,9 +133,15 @@ static void thread_renew(struct expression_state *state)
 	state->lua_ref = luaL_ref(L, LUA_REGISTRYINDEX);
 }
 
+/* Each collection halves Lua's table of strings at most, so it is repeated until nothing more comes back. */
 static void collect(struct expression_state *state)
 {
-	lua_gc(state->main, LUA_GCCOLLECT);
+	size_t before;
+
+	do {
+		before = state->in_use;
+		lua_gc(state->main, LUA_GCCOLLECT);
+	} while (state->in_use < before);
 	state->baseline = state->in_use;
 	state->dirty = false;
 }
@@ -127,7 +150,10 @@ static int state_open(lua_State *L)
 {
 	lua_view_install(L);
 	lua_library_install(L);
-	return 0;
+	/* The slot exists from the beginning, so that no evaluation pays for it. */
+	lua_pushboolean(L, 0);
+	lua_rawsetp(L, LUA_REGISTRYINDEX, &assigned_tag);
+	return strings_inflate(L);
 }
 
 struct expression_state *expression_state_new(const struct expression_limits *limits)
@@ -231,6 +257,7 @@ static int set_compile(lua_State *L)
 			return lua_error(L);
 		lua_rawseti(L, 2, (lua_Integer)i + 1);
 	}
+	strings_inflate(L);
 	return 1;
 }
 
@@ -327,7 +354,7 @@ static void evaluation_end(struct expression_state *state, int status)
 	lua_limits_end(state);
 	lua_settop(L, 0);
 	if (state->assigned_count) {
-		lua_pushnil(L);
+		lua_pushboolean(L, 0);
 		lua_rawsetp(L, LUA_REGISTRYINDEX, &assigned_tag);
 	}
 	state->scratch.len = 0;

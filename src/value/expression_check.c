@@ -177,6 +177,9 @@ static void check_assign_field(struct checker *c, struct str name)
 
 static void local_add(struct checker *c, struct str name)
 {
+	/* It would turn every name behind it into something else. */
+	if (str_equal(name, STR("_ENV")))
+		report(c, name.ptr, "'_ENV' is reserved");
 	if (c->local_count == c->local_cap) {
 		c->local_cap = c->local_cap ? 2 * c->local_cap : 16;
 		c->locals = mem_array(c->locals, c->local_cap, sizeof(*c->locals));

@@ -310,10 +310,13 @@ static int json_decode(lua_State *L)
 	if (left / (4 * sizeof(*value)) < limits.max_values)
 		limits.max_values = (uint32_t)(left / (4 * sizeof(*value)));
 	limits.max_bytes = state->limits.max_memory;
-	if (value_json_read(state->arena, text, true, &limits, value, &err) != RESULT_OK)
-		return luaL_error(L, "json.decode: %s", err.text);
 	for (size_t i = 0; i < text.len; i++)
 		values += text.ptr[i] == ',' || text.ptr[i] == ':' || text.ptr[i] == '[';
+	if (value_json_read(state->arena, text, true, &limits, value, &err) != RESULT_OK) {
+		if (err.code == CODE_PARSE_LIMIT && values > limits.max_values)
+			lua_limits_breach(L, BREACH_ALLOCATED);
+		return luaL_error(L, "json.decode: %s", err.text);
+	}
 	lua_limits_charge_bytes(L, values * sizeof(*value));
 	lua_view_push_element(L, value);
 	return 1;

@@ -200,15 +200,25 @@ static void base_install(lua_State *L)
 	lua_pop(L, 2);
 }
 
+/* By name: some builds of Lua still have functions that the language has given up. */
 static void math_install(lua_State *L)
 {
+	static const char *const members[] = {
+		"abs",        "acos",       "asin", "atan", "ceil", "cos", "deg",
+		"exp",        "floor",      "fmod", "huge", "log",  "max", "min",
+		"maxinteger", "mininteger", "modf", "pi",   "rad",  "sin", "sqrt",
+		"tan",        "tointeger",  "type", "ult",
+	};
+
 	lua_pushcfunction(L, luaopen_math);
 	lua_call(L, 0, 1);
-	lua_pushnil(L);
-	lua_setfield(L, -2, "random");
-	lua_pushnil(L);
-	lua_setfield(L, -2, "randomseed");
+	lua_newtable(L);
+	for (size_t i = 0; i < ARRAY_LEN(members); i++) {
+		lua_getfield(L, -2, members[i]);
+		lua_setfield(L, -2, members[i]);
+	}
 	lua_library_wrap(L);
+	lua_replace(L, -2);
 }
 
 void lua_library_install(lua_State *L)

@@ -271,7 +271,8 @@ void lua_scratch_add(lua_State *L, const void *bytes, size_t len)
 
 	if (len > state->limits.max_memory || state->scratch.len > state->limits.max_memory - len)
 		lua_limits_breach(L, BREACH_MEMORY);
-	lua_limits_charge_bytes(L, len);
+	/* The string made of it is counted by the allocator; here it is work. */
+	lua_limits_charge(L, len / 256);
 	buf_add(&state->scratch, bytes, len);
 }
 

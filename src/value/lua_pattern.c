@@ -205,8 +205,8 @@ static const char *match_back(struct matcher *m, const char *s, char digit)
 	int which = capture_check(m, digit);
 	ptrdiff_t len = m->capture[which].len;
 
-	if (len < 0)
-		luaL_error(m->lua, "a position capture cannot be matched again");
+	if (len == CAPTURE_POSITION)
+		return NULL;
 	m->steps += (uint32_t)(len / 32);
 	step(m);
 	if (m->subject_end - s < len || memcmp(m->capture[which].start, s, (size_t)len) != 0)

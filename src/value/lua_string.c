@@ -21,7 +21,7 @@ static int string_rep(lua_State *L)
 	if ((lua_Unsigned)count > state->limits.max_memory / unit + 1)
 		lua_limits_breach(L, BREACH_MEMORY);
 	total = unit * ((size_t)count - 1) + text.len;
-	lua_limits_charge(L, 1 + total / 32);
+	lua_limits_charge(L, 1 + total / 256);
 	lua_limits_make_room(L, total);
 	if (count == 1) {
 		lua_settop(L, 1);

@@ -4,8 +4,8 @@
  *
  * A container is shown as a light userdata, the address of its msgpack_object: nothing is allocated, two views of one
  * container are equal, and on the way out it is the same value again. All light userdata share one metatable, which
- * reads, counts and refuses to write; `null` and the message's headers are two more addresses. nil has a metatable of
- * its own under which every field is nil, so that a path may break off anywhere.
+ * reads, counts and refuses to write; `null` and the message's headers are two more addresses. nil, numbers and booleans
+ * have metatables of their own under which every field is nil, so that a path may break off anywhere.
  *
  * A null that is reached by name (payload.note) reads as nil, like a missing field, so that `or` and `if` do what is
  * expected; an element of a list, and whatever a walk meets, is `null`, so that no place or key is lost.
@@ -82,7 +82,7 @@ void lua_view_push(lua_State *L, const msgpack_object *value)
 
 void lua_view_push_element(lua_State *L, const msgpack_object *value)
 {
-	if (value_is_nil(value))
+	if (!value || value_is_nil(value))
 		lua_pushlightuserdata(L, &lua_state_of(L)->null);
 	else
 		lua_view_push(L, value);
@@ -180,6 +180,16 @@ static int function_text(lua_State *L)
 	return luaL_error(L, "a function has no text");
 }
 
+/* Makes every field of the type of the value on top nil, and pops it. */
+static void fieldless(lua_State *L)
+{
+	lua_newtable(L);
+	lua_newtable(L);
+	lua_setfield(L, -2, "__index");
+	lua_setmetatable(L, -2);
+	lua_pop(L, 1);
+}
+
 void lua_view_install(lua_State *L)
 {
 	static const luaL_Reg methods[] = {
@@ -199,11 +209,11 @@ void lua_view_install(lua_State *L)
 	lua_pop(L, 1);
 
 	lua_pushnil(L);
-	lua_newtable(L);
-	lua_newtable(L);
-	lua_setfield(L, -2, "__index");
-	lua_setmetatable(L, -2);
-	lua_pop(L, 1);
+	fieldless(L);
+	lua_pushinteger(L, 0);
+	fieldless(L);
+	lua_pushboolean(L, 0);
+	fieldless(L);
 
 	lua_pushcfunction(L, function_text);
 	luaL_newlib(L, of_functions);
