@@ -21,8 +21,8 @@ void findings_print(const struct findings *findings, const char *path, FILE *out
 			fprintf(out, "%.*s\n", (int)line, rest.ptr);
 		else
 			fprintf(out, "%.*s%s%.*s\n", (int)len, path,
-				memcmp(rest.ptr, "SUTRA.", line < 6 ? line : 6) == 0 ? ": " : "/", (int)line,
-				rest.ptr);
+				memcmp(rest.ptr, "SUTRA.", line < 6 ? line : 6) == 0 ? ": " : "/",
+				(int)line, rest.ptr);
 		rest.ptr += line + (end >= 0);
 		rest.len -= line + (end >= 0);
 		shown++;

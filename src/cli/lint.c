@@ -19,7 +19,8 @@ int command_lint(struct cli *cli)
 		return exit_code;
 	if (package_read(cli->argv[0], &limits, &package, &findings) == RESULT_OK &&
 	    package_build(package, &deployment, &findings) == RESULT_OK)
-		fprintf(cli->err, "%s: %.*s %.*s of tenant %.*s: %u channels, %u processes, no errors\n",
+		fprintf(cli->err,
+			"%s: %.*s %.*s of tenant %.*s: %u channels, %u processes, no errors\n",
 			cli->argv[0], STR_ARG(deployment->module), STR_ARG(deployment->version),
 			STR_ARG(deployment->tenant), deployment->channel_count,
 			deployment->process_count);

@@ -38,7 +38,8 @@ static bool file_write(const char *path, struct str bytes)
 	/* The dot keeps a watched folder from taking it for a package. */
 	const char *slash = strrchr(path, '/');
 
-	buf_printf(&temporary, "%.*s.%s.%ld", (int)(slash - path + 1), path, slash + 1, (long)getpid());
+	buf_printf(&temporary, "%.*s.%s.%ld", (int)(slash - path + 1), path, slash + 1,
+		   (long)getpid());
 	fd = open(temporary.data, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
 	if (fd >= 0) {
 		ok = write_all(fd, bytes);
@@ -85,7 +86,8 @@ int command_package(struct cli *cli)
 {
 	const char *folder = NULL;
 	const struct cli_option options[] = {
-		{"out", 'o', "DIR", "Write the archive into DIR, made if it is missing (.)", .text = &folder},
+		{"out", 'o', "DIR", "Write the archive into DIR, made if it is missing (.)",
+		 .text = &folder},
 		{0},
 	};
 	const struct package_limits limits = PACKAGE_LIMITS_DEFAULT;

@@ -14,9 +14,9 @@ struct bpmn_reader {
 	struct build *build;
 	const char *file;
 	struct process *process; /* the one being read */
-	struct map ids;		 /* of processes, nodes and flows of the file, to their struct element */
-	unsigned refused;	 /* elements of this process that are not supported */
-	struct str at;		 /* id of the element that findings name */
+	struct map ids;   /* of processes, nodes and flows of the file, to their struct element */
+	unsigned refused; /* elements of this process that are not supported */
+	struct str at;    /* id of the element that findings name */
 };
 
 /* A finding at a line of the reader's file, about the element `reader->at`. */

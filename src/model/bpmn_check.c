@@ -46,10 +46,11 @@ static void check_degree(const struct check *check, const struct node *node)
 			"%s has no sequence flow out of it; a path ends with an end event",
 			node_kind_name(node->kind));
 	if (node->outgoing_count > 1 && node->kind != NODE_EXCLUSIVE)
-		unsupported(check, node,
-			    "more than one sequence flow out of a %s (an implicit parallel split) is "
-			    "not supported",
-			    node_kind_name(node->kind));
+		unsupported(
+			check, node,
+			"more than one sequence flow out of a %s (an implicit parallel split) is "
+			"not supported",
+			node_kind_name(node->kind));
 }
 
 static void check_conditions(const struct check *check, const struct node *node)
@@ -63,22 +64,26 @@ static void check_conditions(const struct check *check, const struct node *node)
 		if (node->kind != NODE_EXCLUSIVE) {
 			if (flow->condition)
 				unsupported(check, flow,
-					    "a condition is supported on flows out of exclusive gateways "
+					    "a condition is supported on flows out of exclusive "
+					    "gateways "
 					    "only");
 			continue;
 		}
 		if (flow == node->default_flow && flow->condition)
-			suspicious(check, flow, "the condition of a default flow is never evaluated");
+			suspicious(check, flow,
+				   "the condition of a default flow is never evaluated");
 		if (flow != node->default_flow && !flow->condition && node->outgoing_count > 1)
 			invalid(check, flow,
-				"a flow out of an exclusive gateway needs a condition or must be its "
+				"a flow out of an exclusive gateway needs a condition or must be "
+				"its "
 				"default");
 	}
 	if (node->kind == NODE_EXCLUSIVE && node->outgoing_count && !node->default_flow &&
 	    conditions == node->outgoing_count)
-		suspicious(check, node,
-			   "every flow has a condition and none is the default: if all are false the "
-			   "instance fails");
+		suspicious(
+			check, node,
+			"every flow has a condition and none is the default: if all are false the "
+			"instance fails");
 }
 
 /* The names that starts and waits of the process register. */
@@ -110,7 +115,8 @@ static void check_aliases(const struct check *check)
 			if (alias->name.ptr && alias->expression &&
 			    !map_get(&registered, alias->name))
 				finding(check, node->id, alias->line, CODE_CONFIG_BPMN_INVALID,
-					"nothing in the process registers the alias \"%.*s\", so no "
+					"nothing in the process registers the alias \"%.*s\", so "
+					"no "
 					"message could find this wait",
 					STR_ARG(alias->name));
 		}
@@ -161,7 +167,8 @@ static void check_reachable(const struct check *check)
 	}
 	for (uint32_t i = 0; i < process->node_count && tail; i++)
 		if (!seen[i])
-			suspicious(check, process->nodes[i], "no path from a start event leads here");
+			suspicious(check, process->nodes[i],
+				   "no path from a start event leads here");
 	arena_done(&arena);
 }
 

@@ -11,9 +11,9 @@
 
 /* What may stand at which kind of node. */
 #define HAS_SOURCE (1u << 0)
-#define HAS_ALIAS (1u << 1)
-#define HAS_SEND (1u << 2)
-#define HAS_REPLY (1u << 3)
+#define HAS_ALIAS  (1u << 1)
+#define HAS_SEND   (1u << 2)
+#define HAS_REPLY  (1u << 3)
 
 static const unsigned node_rules_allowed[NODE_KIND_COUNT] = {
 	[NODE_START] = HAS_SOURCE | HAS_ALIAS,
@@ -159,8 +159,11 @@ static void read_source(struct bpmn_reader *reader, struct node *node, struct el
 	if ((source->type_value.ptr && !source->type_value.len) ||
 	    (source->type_pattern.ptr && !source->type_pattern.len))
 		bpmn_invalid(reader, el->line, "an empty message type matches nothing");
-	if (source->type_value.len > 256 || source->type_pattern.len > 256)
-		bpmn_invalid(reader, el->line, "a message type has at most 256 bytes");
+	if (source->type_value.len > BUILD_TYPE_MAX || source->type_pattern.len > BUILD_TYPE_MAX) {
+		bpmn_invalid(reader, el->line, "a message type has at most %d bytes",
+			     BUILD_TYPE_MAX);
+		source->type_value = source->type_pattern = STR_NONE;
+	}
 	source->dedup_key = expression(reader, el, "dedupKey");
 	source->match = read_match(reader, node, el);
 	read_validates(reader, source, el);
@@ -231,10 +234,11 @@ static const struct expression *read_body(struct bpmn_reader *reader, struct ele
 		if (str_equal(process->variables[i].name, STR("responseBody")))
 			return bpmn_expression(reader, EXPRESSION_VALUE, STR("responseBody"),
 					       el->line);
-	bpmn_invalid(reader, el->line,
-		     "q:%.*s has no body, and the process declares no variable responseBody to send "
-		     "instead",
-		     STR_ARG(el->name));
+	bpmn_invalid(
+		reader, el->line,
+		"q:%.*s has no body, and the process declares no variable responseBody to send "
+		"instead",
+		STR_ARG(el->name));
 	return bpmn_expression(reader, EXPRESSION_VALUE, STR("nil"), el->line);
 }
 
@@ -331,9 +335,10 @@ static void check_wait(struct bpmn_reader *reader, const struct node *node, bool
 	for (uint32_t i = 0; i < node->alias_count; i++)
 		found |= node->aliases[i].expression != NULL;
 	if (!found)
-		bpmn_invalid(reader, node->line,
-			     "a wait needs a q:alias with an expression: how else would a message find "
-			     "it?");
+		bpmn_invalid(
+			reader, node->line,
+			"a wait needs a q:alias with an expression: how else would a message find "
+			"it?");
 }
 
 static void check_out(struct bpmn_reader *reader, const struct node *node, bool message)
@@ -344,14 +349,16 @@ static void check_out(struct bpmn_reader *reader, const struct node *node, bool 
 		bpmn_invalid(reader, node->line, "%s needs a q:send",
 			     event ? "a message event" : "a send task");
 	if (event && node->send && !message)
-		bpmn_invalid(reader, node->line,
-			     "q:send needs a messageEventDefinition in the event, so that the diagram "
-			     "shows it");
+		bpmn_invalid(
+			reader, node->line,
+			"q:send needs a messageEventDefinition in the event, so that the diagram "
+			"shows it");
 	if (node->send && node->reply)
 		bpmn_unsupported(reader, node->line,
 				 "q:send and q:reply in one element are not supported");
 	if (node->header_count && !node->send && !node->reply)
-		bpmn_invalid(reader, node->line, "q:header without a q:send or q:reply does nothing");
+		bpmn_invalid(reader, node->line,
+			     "q:header without a q:send or q:reply does nothing");
 }
 
 void bpmn_check_node_rules(struct bpmn_reader *reader, const struct node *node, bool message)
@@ -369,9 +376,9 @@ void bpmn_check_node_rules(struct bpmn_reader *reader, const struct node *node, 
 static enum variable_type read_type(struct bpmn_reader *reader, struct element *el)
 {
 	static const char *const names[] = {
-		[VARIABLE_ANY] = "any",		  [VARIABLE_STRING] = "string",
-		[VARIABLE_INTEGER] = "integer",	  [VARIABLE_NUMBER] = "number",
-		[VARIABLE_BOOLEAN] = "boolean",	  [VARIABLE_MAP] = "map",
+		[VARIABLE_ANY] = "any",         [VARIABLE_STRING] = "string",
+		[VARIABLE_INTEGER] = "integer", [VARIABLE_NUMBER] = "number",
+		[VARIABLE_BOOLEAN] = "boolean", [VARIABLE_MAP] = "map",
 		[VARIABLE_LIST] = "list",
 	};
 	struct str type = element_attribute(el, "type");
@@ -428,8 +435,9 @@ static void only_default(struct bpmn_reader *reader, struct element *el, const c
 
 	el->used = true;
 	if (value.ptr && !str_equal(value, str_of(supported)))
-		bpmn_unsupported(reader, el->line, "%s=\"%.*s\" of q:%.*s is not supported yet, only %s",
-				 name, STR_ARG(value), STR_ARG(el->name), supported);
+		bpmn_unsupported(reader, el->line,
+				 "%s=\"%.*s\" of q:%.*s is not supported yet, only %s", name,
+				 STR_ARG(value), STR_ARG(el->name), supported);
 }
 
 void bpmn_read_process_rules(struct bpmn_reader *reader, struct element *el)

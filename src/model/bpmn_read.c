@@ -32,16 +32,45 @@ static const struct node_rule node_rules[] = {
 
 /* What only explains, wherever it stands. */
 static const char *const passive[] = {
-	"documentation",    "textAnnotation",	"association",	    "group",
-	"category",	    "laneSet",		"dataObject",	    "dataObjectReference",
-	"dataStore",	    "dataStoreReference", "dataInput",	    "dataOutput",
-	"inputSet",	    "outputSet",	"ioSpecification",  "dataInputAssociation",
-	"dataOutputAssociation", "property",	"collaboration",    "message",
-	"itemDefinition",   "interface",	"endPoint",	    "partnerEntity",
-	"partnerRole",	    "resource",		"resourceRole",	    "performer",
-	"humanPerformer",   "potentialOwner",	"monitoring",	    "auditing",
-	"relationship",	    "import",		"error",	    "signal",
-	"escalation",	    "categoryValueRef", "supports",
+	"documentation",
+	"textAnnotation",
+	"association",
+	"group",
+	"category",
+	"laneSet",
+	"dataObject",
+	"dataObjectReference",
+	"dataStore",
+	"dataStoreReference",
+	"dataInput",
+	"dataOutput",
+	"inputSet",
+	"outputSet",
+	"ioSpecification",
+	"dataInputAssociation",
+	"dataOutputAssociation",
+	"property",
+	"collaboration",
+	"message",
+	"itemDefinition",
+	"interface",
+	"endPoint",
+	"partnerEntity",
+	"partnerRole",
+	"resource",
+	"resourceRole",
+	"performer",
+	"humanPerformer",
+	"potentialOwner",
+	"monitoring",
+	"auditing",
+	"relationship",
+	"import",
+	"error",
+	"signal",
+	"escalation",
+	"categoryValueRef",
+	"supports",
 };
 
 void bpmn_finding(struct bpmn_reader *reader, int line, enum code code, const char *fmt, ...)
@@ -140,7 +169,8 @@ static void refuse_attributes(struct bpmn_reader *reader, struct element *el)
 		struct str value = element_attribute(el, quantities[i]);
 
 		if (value.ptr && !str_equal(value, STR("1")))
-			bpmn_unsupported(reader, el->line, "%.*s with %s other than 1 is not supported",
+			bpmn_unsupported(reader, el->line,
+					 "%.*s with %s other than 1 is not supported",
 					 STR_ARG(el->name), quantities[i]);
 	}
 }
@@ -151,9 +181,10 @@ static void read_script(struct bpmn_reader *reader, struct node *node, struct el
 	struct str format = element_attribute(el, "scriptFormat");
 
 	if (format.ptr && !str_equal_nocase(format, STR("lua")))
-		bpmn_unsupported(reader, el->line,
-				 "scriptFormat \"%.*s\" is not supported; scripts are written in lua",
-				 STR_ARG(format));
+		bpmn_unsupported(
+			reader, el->line,
+			"scriptFormat \"%.*s\" is not supported; scripts are written in lua",
+			STR_ARG(format));
 	if (script)
 		node->script = bpmn_expression(reader, EXPRESSION_SCRIPT, script->text,
 					       script->text_line);
@@ -182,7 +213,8 @@ static bool read_node_children(struct bpmn_reader *reader, struct element *el,
 			bpmn_refuse(reader, child, el);
 	}
 	if (messages > 1)
-		bpmn_unsupported(reader, el->line, "more than one event definition is not supported");
+		bpmn_unsupported(reader, el->line,
+				 "more than one event definition is not supported");
 	return messages > 0;
 }
 
@@ -232,9 +264,10 @@ static const struct expression *read_condition(struct bpmn_reader *reader, struc
 		return NULL;
 	language = element_attribute(condition, "language");
 	if (language.ptr && !str_equal_nocase(language, STR("lua")))
-		bpmn_unsupported(reader, condition->line,
-				 "conditions in \"%.*s\" are not supported; they are written in lua",
-				 STR_ARG(language));
+		bpmn_unsupported(
+			reader, condition->line,
+			"conditions in \"%.*s\" are not supported; they are written in lua",
+			STR_ARG(language));
 	/* Blanks around a condition are layout; the lines before it count. */
 	struct str source = condition->text;
 	int line = condition->text_line;
@@ -331,7 +364,8 @@ static void read_references(struct bpmn_reader *reader, struct element *el, stru
 			continue;
 		if (!flow_find(in ? node->incoming : node->outgoing,
 			       in ? node->incoming_count : node->outgoing_count, flow))
-			bpmn_invalid(reader, child->line, "<%.*s> names \"%.*s\", which is no sequence flow %s it",
+			bpmn_invalid(reader, child->line,
+				     "<%.*s> names \"%.*s\", which is no sequence flow %s it",
 				     STR_ARG(child->name), STR_ARG(flow), in ? "into" : "out of");
 	}
 	reader->at = reader->process->id;
@@ -416,7 +450,8 @@ static void read_process(struct bpmn_reader *reader, struct element *el)
 		return;
 	}
 	if (process_id_taken(deployment, id)) {
-		bpmn_invalid(reader, el->line, "another file of the package has a process of this id");
+		bpmn_invalid(reader, el->line,
+			     "another file of the package has a process of this id");
 		return;
 	}
 	if (deployment->process_count == BUILD_PROCESSES_MAX) {

@@ -15,7 +15,7 @@ static const struct str everywhere[] = {
 	{"header", 6}, {"event", 5}, {"process", 7}, {"tenant", 6}, {"null", 4}, {"instance", 8},
 };
 #define INSTANCE_NAMES ARRAY_LEN(everywhere)
-#define MESSAGE_NAMES (ARRAY_LEN(everywhere) - 1) /* there is no instance yet */
+#define MESSAGE_NAMES  (ARRAY_LEN(everywhere) - 1) /* there is no instance yet */
 
 struct scope {
 	struct build *build;
@@ -42,9 +42,9 @@ static void check_one(const struct scope *scope, struct str element, const char 
 
 	if (!expr || is_blank(expr->source))
 		return; /* absent, or reported as empty */
-	count = expression_check(expr, names, name_count,
-				 script ? process->variable_names : NULL,
-				 script ? process->variable_count : 0, findings, ARRAY_LEN(findings));
+	count = expression_check(expr, names, name_count, script ? process->variable_names : NULL,
+				 script ? process->variable_count : 0, findings,
+				 ARRAY_LEN(findings));
 	for (size_t i = 0; i < count && i < ARRAY_LEN(findings); i++)
 		finding_add(scope->build->findings, expr->file, expr->line + findings[i].line - 1,
 			    element, CODE_CONFIG_EXPRESSION_INVALID, "%s, column %d: %s", what,
@@ -74,7 +74,8 @@ static void check_node(const struct scope *scope, const struct node *node)
 	const struct source *source = node->source;
 
 	for (uint32_t i = 0; source && i < source->validate_count; i++)
-		check_message(scope, node, "q:validate expression", source->validates[i].expression);
+		check_message(scope, node, "q:validate expression",
+			      source->validates[i].expression);
 	if (source)
 		check_message(scope, node, "q:source dedupKey", source->dedup_key);
 	for (uint32_t i = 0; i < node->alias_count; i++) {
@@ -121,7 +122,8 @@ void bpmn_check_expressions(struct build *build, const struct process *process)
 
 	scope_init(&scope, build, process);
 	for (uint32_t i = 0; i < process->variable_count; i++)
-		check_inside(&scope, process->id, "q:variable source", process->variables[i].source);
+		check_inside(&scope, process->id, "q:variable source",
+			     process->variables[i].source);
 	for (uint32_t i = 0; i < process->node_count; i++)
 		check_node(&scope, process->nodes[i]);
 	for (uint32_t i = 0; i < process->flow_count; i++)
@@ -129,7 +131,8 @@ void bpmn_check_expressions(struct build *build, const struct process *process)
 			     process->flows[i]->condition);
 }
 
-bool bpmn_check_key(struct build *build, const struct process *process, const struct channel *channel)
+bool bpmn_check_key(struct build *build, const struct process *process,
+		    const struct channel *channel)
 {
 	struct expression_finding found;
 	struct scope scope;

@@ -11,22 +11,25 @@
 #include "model/package.h"
 
 /* Bounds of a model; more is refused at load. */
-#define BUILD_PROCESSES_MAX 1000
-#define BUILD_NODES_MAX 10000  /* per process */
-#define BUILD_FLOWS_MAX 20000  /* per process */
-#define BUILD_RULES_MAX 256    /* aliases, headers, validations of one node */
-#define BUILD_VARIABLES_MAX 1000 /* per process */
-#define BUILD_CHANNELS_MAX 1000
+#define BUILD_PROCESSES_MAX        1000
+#define BUILD_NODES_MAX            10000 /* per process */
+#define BUILD_FLOWS_MAX            20000 /* per process */
+#define BUILD_RULES_MAX            256   /* aliases, headers, validations of one node */
+#define BUILD_VARIABLES_MAX        1000  /* per process */
+#define BUILD_CHANNELS_MAX         1000
+#define BUILD_SOURCES_MAX          2000 /* starts and waits of a package: each is held against each */
+#define BUILD_PATTERNS_MAX         200 /* of them with a pattern, which takes longer */
+#define BUILD_TYPE_MAX             128 /* bytes of a message type or pattern */
 #define BUILD_EXPRESSION_BYTES_MAX ((size_t)64 * 1024)
-#define BUILD_EXPRESSIONS_MAX 50000
-#define BUILD_NAME_MAX 128 /* bytes of an id, a name, a channel */
+#define BUILD_EXPRESSIONS_MAX      50000
+#define BUILD_NAME_MAX             128 /* bytes of an id, a name, a channel */
 
 struct build {
 	struct deployment *deployment;
 	struct arena *arena; /* the deployment's */
 	struct findings *findings;
 	bool expressions_full; /* said once */
-	bool channels_unread;  /* channels.conf could not be read, so it cannot be told what it lacks */
+	bool channels_unread; /* channels.conf could not be read, so it cannot be told what it lacks */
 };
 
 /*

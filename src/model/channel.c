@@ -24,7 +24,8 @@ bool channel_same_settings(const struct channel *a, const struct channel *b)
 	       same_text(a->idempotency_key_header, b->idempotency_key_header) &&
 	       a->payload_cap_bytes == b->payload_cap_bytes &&
 	       a->unmatched_hold_ms == b->unmatched_hold_ms &&
-	       a->unmatched_then == b->unmatched_then && same_text(a->dead_letter, b->dead_letter) &&
+	       a->unmatched_then == b->unmatched_then &&
+	       same_text(a->dead_letter, b->dead_letter) &&
 	       same_text(a->reply_channel, b->reply_channel);
 }
 

@@ -12,26 +12,34 @@
 #include "value/expression.h"
 
 enum channel_direction { CHANNEL_INBOUND, CHANNEL_OUTBOUND };
-enum channel_cloudevents { CHANNEL_CE_AUTO, CHANNEL_CE_NONE, CHANNEL_CE_BINARY, CHANNEL_CE_STRUCTURED };
+enum channel_cloudevents {
+	CHANNEL_CE_AUTO,
+	CHANNEL_CE_NONE,
+	CHANNEL_CE_BINARY,
+	CHANNEL_CE_STRUCTURED
+};
 enum channel_unmatched { CHANNEL_UNMATCHED_DEAD_LETTER, CHANNEL_UNMATCHED_DROP };
 
 struct channel {
 	struct str name;
 	enum channel_direction direction;
-	struct str transport;  /* "kafka", "amqp", "local" */
-	struct str connection; /* name of a configured connection; the transport's own name by default */
-	struct str bind;       /* kafka: topic; local: channel name; … */
-	struct str group;      /* kafka consumer group; default sutra.<tenant>.<channel> */
+	struct str transport; /* "kafka", "amqp", "local" */
+	struct str
+		connection; /* name of a configured connection; the transport's own name by default */
+	struct str bind;    /* kafka: topic; local: channel name; … */
+	struct str group;   /* kafka consumer group; default sutra.<tenant>.<channel> */
 	const struct expression *key; /* outbound kafka record key; NULL = the instance id */
 	struct str codec;
 	enum channel_cloudevents cloudevents;
-	uint32_t max_in_flight;		    /* 256 */
-	struct str idempotency_key_header;  /* absent = none */
-	uint64_t payload_cap_bytes;	    /* 0 = codec.max-payload-bytes */
-	int64_t unmatched_hold_ms;	    /* -1 = unmatched.hold of the engine */
+	uint32_t max_in_flight;            /* 256 */
+	struct str idempotency_key_header; /* absent = none */
+	uint64_t payload_cap_bytes;        /* 0 = codec.max-payload-bytes */
+	int64_t unmatched_hold_ms;         /* -1 = unmatched.hold of the engine */
 	enum channel_unmatched unmatched_then;
-	struct str dead_letter;	  /* outbound channel that also gets every dead letter; absent = none */
-	struct str reply_channel; /* outbound channel for replies without an address; absent = none */
+	struct str
+		dead_letter; /* outbound channel that also gets every dead letter; absent = none */
+	struct str
+		reply_channel; /* outbound channel for replies without an address; absent = none */
 	const char *file;
 	int line;
 };

@@ -36,15 +36,16 @@ static void check_channel(struct build *build, uint32_t index)
 		if (channel_same_origin(channel, build->deployment->channels[i]))
 			finding_add(build->findings, channel->file, channel->line, channel->name,
 				    CODE_CONFIG_CHANNEL_CONFLICT,
-				    "it consumes the same topic in the same group as channel \"%.*s\" in "
+				    "it consumes the same topic in the same group as channel "
+				    "\"%.*s\" in "
 				    "line %d",
 				    STR_ARG(build->deployment->channels[i]->name),
 				    build->deployment->channels[i]->line);
 	if (channel->direction != CHANNEL_OUTBOUND || !str_equal(channel->transport, STR("local")))
 		return;
 	target = find(build, channel->bind);
-	if (target && (target->direction != CHANNEL_INBOUND ||
-		       !str_equal(target->transport, STR("local"))))
+	if (target &&
+	    (target->direction != CHANNEL_INBOUND || !str_equal(target->transport, STR("local"))))
 		finding_add(build->findings, channel->file, channel->line, channel->name,
 			    CODE_CONFIG_CHANNEL_INVALID,
 			    "bind names \"%.*s\", which is no inbound local channel",
@@ -52,7 +53,8 @@ static void check_channel(struct build *build, uint32_t index)
 	else if (!target && channel->bind.ptr)
 		finding_add(build->findings, channel->file, channel->line, channel->name,
 			    CODE_CONFIG_CHANNEL_SUSPICIOUS,
-			    "bind names \"%.*s\", which is no channel of this package; another module of "
+			    "bind names \"%.*s\", which is no channel of this package; another "
+			    "module of "
 			    "the tenant must have it",
 			    STR_ARG(channel->bind));
 }
@@ -70,9 +72,8 @@ static const struct channel *named_by_node(struct build *build, const struct nod
 		return channel;
 	finding_add(build->findings, node->process->file, line, node->id, CODE_CONFIG_BPMN_INVALID,
 		    !channel ? "%s names channel \"%.*s\", which channels.conf does not declare"
-		    : direction == CHANNEL_INBOUND
-			    ? "%s names channel \"%.*s\", which is outbound"
-			    : "%s names channel \"%.*s\", which is inbound",
+		    : direction == CHANNEL_INBOUND ? "%s names channel \"%.*s\", which is outbound"
+						   : "%s names channel \"%.*s\", which is inbound",
 		    what, STR_ARG(name));
 	return NULL;
 }
@@ -99,11 +100,12 @@ static void check_reply(struct build *build, const struct node *node)
 			continue;
 		channel = find(build, start->source->channel);
 		if (channel && !channel->reply_channel.ptr)
-			finding_add(build->findings, process->file, node->line, node->id,
-				    CODE_CONFIG_BPMN_INVALID,
-				    "q:reply names no channel, and channel \"%.*s\", which starts the "
-				    "process, declares no reply-channel",
-				    STR_ARG(channel->name));
+			finding_add(
+				build->findings, process->file, node->line, node->id,
+				CODE_CONFIG_BPMN_INVALID,
+				"q:reply names no channel, and channel \"%.*s\", which starts the "
+				"process, declares no reply-channel",
+				STR_ARG(channel->name));
 	}
 }
 
@@ -132,17 +134,18 @@ static void check_pair(struct build *build, const struct node *a, const struct n
 	if (!str_equal(a->source->channel, b->source->channel) ||
 	    !source_types_overlap(a->source, b->source))
 		return;
-	finding_add(build->findings, b->process->file, b->source->line, b->id,
-		    CODE_INBOUND_AMBIGUOUS_HANDLER,
-		    "a message on channel \"%.*s\" could be for this one and for %.*s in %s line %d",
-		    STR_ARG(b->source->channel), STR_ARG(a->id), a->process->file, a->source->line);
+	finding_add(
+		build->findings, b->process->file, b->source->line, b->id,
+		CODE_INBOUND_AMBIGUOUS_HANDLER,
+		"a message on channel \"%.*s\" could be for this one and for %.*s in %s line %d",
+		STR_ARG(b->source->channel), STR_ARG(a->id), a->process->file, a->source->line);
 }
 
 static void check_handlers(struct build *build)
 {
 	const struct deployment *deployment = build->deployment;
 	const struct node **nodes = NULL;
-	uint32_t count = 0;
+	uint32_t count = 0, patterns = 0;
 	struct arena arena;
 
 	arena_init(&arena);
@@ -154,11 +157,14 @@ static void check_handlers(struct build *build)
 				continue;
 			nodes = build_grow(&arena, nodes, count, sizeof(nodes[0]));
 			nodes[count++] = process->nodes[j];
+			patterns += process->nodes[j]->source->type_pattern.ptr != NULL;
 		}
 	}
-	if (count > BUILD_NODES_MAX) {
-		finding_add(build->findings, NULL, 0, STR_NONE, CODE_CONFIG_PACKAGE_INVALID,
-			    "a package holds at most %d starts and waits", BUILD_NODES_MAX);
+	if (count > BUILD_SOURCES_MAX || patterns > BUILD_PATTERNS_MAX) {
+		finding_add(
+			build->findings, NULL, 0, STR_NONE, CODE_CONFIG_PACKAGE_INVALID,
+			"a package holds at most %d starts and waits, %d of them with a pattern",
+			BUILD_SOURCES_MAX, BUILD_PATTERNS_MAX);
 		count = 0;
 	}
 	for (uint32_t i = 0; i < count; i++)
@@ -190,9 +196,9 @@ static bool sends_to(const struct build *build, const struct process *process, s
 
 		if (node->send && str_equal(node->send->channel, channel))
 			return true;
-		if (node->reply && (node->reply->channel.ptr
-					    ? str_equal(node->reply->channel, channel)
-					    : replies_by(build, process, channel)))
+		if (node->reply &&
+		    (node->reply->channel.ptr ? str_equal(node->reply->channel, channel)
+					      : replies_by(build, process, channel)))
 			return true;
 	}
 	return false;

@@ -27,25 +27,65 @@ static void on_finding(struct document_sink *sink, const char *file UNUSED, unsi
 }
 
 static const char *const keys[] = {
-	"name", "direction", "transport", "connection", "bind", "group", "key", "codec",
-	"cloudevents-mode", "ack-mode", "singleton", "max-in-flight", "idempotency-key-header",
-	"payload-cap-bytes", "broadcast", "max-concurrent-instances",
-	"use-only-in-flight-for-concurrency-cap", "pool", "pool-call-key", "session-end", "busy",
-	"refused", "unmatched", "dead-letter", "reply-channel", "lock-duration", "retries",
-	"retry-timeout", "result-channel", NULL,
+	"name",
+	"direction",
+	"transport",
+	"connection",
+	"bind",
+	"group",
+	"key",
+	"codec",
+	"cloudevents-mode",
+	"ack-mode",
+	"singleton",
+	"max-in-flight",
+	"idempotency-key-header",
+	"payload-cap-bytes",
+	"broadcast",
+	"max-concurrent-instances",
+	"use-only-in-flight-for-concurrency-cap",
+	"pool",
+	"pool-call-key",
+	"session-end",
+	"busy",
+	"refused",
+	"unmatched",
+	"dead-letter",
+	"reply-channel",
+	"lock-duration",
+	"retries",
+	"retry-timeout",
+	"result-channel",
+	NULL,
 };
 
 static const char *const inbound_keys[] = {
-	"group", "max-in-flight", "idempotency-key-header", "payload-cap-bytes", "unmatched",
-	"dead-letter", "reply-channel", "ack-mode", "singleton", "broadcast", "busy", "refused",
+	"group",
+	"max-in-flight",
+	"idempotency-key-header",
+	"payload-cap-bytes",
+	"unmatched",
+	"dead-letter",
+	"reply-channel",
+	"ack-mode",
+	"singleton",
+	"broadcast",
+	"busy",
+	"refused",
 };
 
 static const char *const outbound_keys[] = {"key"};
 
 /* Keys that no value makes supported yet. */
 static const char *const later_keys[] = {
-	"max-concurrent-instances", "use-only-in-flight-for-concurrency-cap", "pool",
-	"pool-call-key", "session-end", "lock-duration", "retries", "retry-timeout",
+	"max-concurrent-instances",
+	"use-only-in-flight-for-concurrency-cap",
+	"pool",
+	"pool-call-key",
+	"session-end",
+	"lock-duration",
+	"retries",
+	"retry-timeout",
 	"result-channel",
 };
 
@@ -76,11 +116,10 @@ static void refuse_later(const struct config_setting_t *group)
 					      CODE_CONFIG_CHANNEL_UNSUPPORTED,
 					      "%s = true is not supported yet", key);
 		if (choice)
-			document_finding_code(document_find(group, key),
-					      CODE_CONFIG_CHANNEL_UNSUPPORTED,
-					      "%s = \"%s\" is not supported yet, only \"%s\"", key,
-					      only_default[i].choices[choice],
-					      only_default[i].choices[0]);
+			document_finding_code(
+				document_find(group, key), CODE_CONFIG_CHANNEL_UNSUPPORTED,
+				"%s = \"%s\" is not supported yet, only \"%s\"", key,
+				only_default[i].choices[choice], only_default[i].choices[0]);
 	}
 	for (size_t i = 0; i < ARRAY_LEN(later_keys); i++) {
 		const struct config_setting_t *setting = document_find(group, later_keys[i]);
@@ -133,10 +172,11 @@ static struct str read_name(struct reader *reader, const struct config_setting_t
 	struct str name = read_text(reader, group, "name", true);
 
 	if (name.ptr && !build_is_channel_name(name)) {
-		document_finding(document_find(group, "name"),
-				 "\"%.*s\" cannot name a channel: letters, digits and . _ -, a letter "
-				 "or digit first, at most %d bytes",
-				 STR_ARG(name), BUILD_NAME_MAX);
+		document_finding(
+			document_find(group, "name"),
+			"\"%.*s\" cannot name a channel: letters, digits and . _ -, a letter "
+			"or digit first, at most %d bytes",
+			STR_ARG(name), BUILD_NAME_MAX);
 		return STR_NONE;
 	}
 	return name;
@@ -172,9 +212,10 @@ static void check_topic(const struct config_setting_t *group, struct str topic)
 		       c == '.' || c == '_' || c == '-';
 	}
 	if (!good)
-		document_finding(document_find(group, "bind"),
-				 "\"%.*s\" is no Kafka topic: letters, digits and . _ -, at most 249",
-				 STR_ARG(topic));
+		document_finding(
+			document_find(group, "bind"),
+			"\"%.*s\" is no Kafka topic: letters, digits and . _ -, at most 249",
+			STR_ARG(topic));
 }
 
 static void read_bind(struct reader *reader, const struct config_setting_t *group,
@@ -189,9 +230,10 @@ static void read_bind(struct reader *reader, const struct config_setting_t *grou
 		check_topic(group, channel->bind);
 	if (local && inbound) {
 		if (channel->bind.ptr && !str_equal(channel->bind, channel->name))
-			document_finding(document_find(group, "bind"),
-					 "an inbound local channel is reached by its own name; leave "
-					 "bind out");
+			document_finding(
+				document_find(group, "bind"),
+				"an inbound local channel is reached by its own name; leave "
+				"bind out");
 		channel->bind = channel->name;
 	}
 	channel->group = inbound ? read_text(reader, group, "group", false) : STR_NONE;
@@ -232,7 +274,8 @@ static void read_unmatched(const struct config_setting_t *group, struct channel 
 	if (!document_group(group, "unmatched", false, &unmatched))
 		return;
 	document_check_keys(unmatched, (const char *const[]){"hold", "then", NULL});
-	document_duration_ms(unmatched, "hold", false, 0, 365 * DAY_MS, &channel->unmatched_hold_ms);
+	document_duration_ms(unmatched, "hold", false, 0, 365 * DAY_MS,
+			     &channel->unmatched_hold_ms);
 	document_choice(unmatched, "then", false, then, &choice);
 	if (choice == 1)
 		channel->unmatched_then = CHANNEL_UNMATCHED_DROP;
@@ -244,7 +287,7 @@ static void read_format(struct reader *reader, const struct config_setting_t *gr
 	static const char *const codecs[] = {"json", "msgpack", "text", "bytes", NULL};
 	static const char *const modes[] = {"auto", "none", "binary", "structured", NULL};
 	static const enum channel_cloudevents values[] = {CHANNEL_CE_AUTO, CHANNEL_CE_NONE,
-							   CHANNEL_CE_BINARY, CHANNEL_CE_STRUCTURED};
+							  CHANNEL_CE_BINARY, CHANNEL_CE_STRUCTURED};
 	int codec = 0, mode = 0;
 	int64_t in_flight = 256, cap = 0;
 

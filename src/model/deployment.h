@@ -58,7 +58,8 @@ struct subscription {
 /* Everything that a view knows about one inbound (tenant, channel). */
 struct route {
 	struct str tenant;
-	const struct channel *channel; /* of the Active deployment that declares it, else of a Draining one */
+	const struct channel
+		*channel; /* of the Active deployment that declares it, else of a Draining one */
 	struct deployment *deployment; /* whose `channel` that is */
 	struct subscription *starts;   /* of Active deployments */
 	uint32_t start_count;

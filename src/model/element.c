@@ -15,8 +15,8 @@
 #include "base/alloc.h"
 #include "model/element.h"
 
-#define ELEMENT_DEPTH_MAX 64
-#define ELEMENT_COUNT_MAX 200000
+#define ELEMENT_DEPTH_MAX      64
+#define ELEMENT_COUNT_MAX      200000
 #define ELEMENT_ATTRIBUTES_MAX 256
 
 struct parse {
@@ -25,10 +25,10 @@ struct parse {
 	struct findings *findings;
 	xmlParserCtxtPtr ctxt;
 	struct element *root;
-	struct element *open;		    /* innermost element that is kept */
+	struct element *open;                /* innermost element that is kept */
 	struct buf texts[ELEMENT_DEPTH_MAX]; /* of the open ones, outermost first */
-	int depth;			    /* how many are open */
-	int skipped;			    /* how many are open below that are not kept */
+	int depth;                           /* how many are open */
+	int skipped;                         /* how many are open below that are not kept */
 	uint32_t count;
 	int last_line; /* where the last event ended */
 	bool failed;
@@ -88,7 +88,8 @@ static void parse_attributes(struct parse *parse, struct element *el, int count,
 		parse_fail(parse, el->line, "an element has too many attributes");
 		return;
 	}
-	el->attributes = arena_zalloc(parse->arena, sizeof(el->attributes[0]) * (size_t)(count + 1));
+	el->attributes = arena_zalloc(parse->arena,
+				      sizeof(el->attributes[0]) * (size_t)(count + 1));
 	for (int i = 0; i < count; i++, attributes += 5) {
 		struct attribute *attr = &el->attributes[el->attribute_count];
 		const char *uri = (const char *)attributes[2];
@@ -98,17 +99,18 @@ static void parse_attributes(struct parse *parse, struct element *el, int count,
 		if (uri && !attr->q)
 			continue;
 		attr->name = arena_str(parse->arena, str_of((const char *)attributes[0]));
-		attr->value = arena_str(parse->arena,
-					str_make(attributes[3],
-						 (size_t)(attributes[4] - attributes[3])));
+		attr->value = arena_str(
+			parse->arena,
+			str_make(attributes[3], (size_t)(attributes[4] - attributes[3])));
 		attr->line = attribute_line(parse, attributes[3], el->line);
 		el->attribute_count++;
 	}
 }
 
-static void on_start(void *arg, const xmlChar *name, const xmlChar *prefix UNUSED, const xmlChar *uri,
-		     int namespace_count UNUSED, const xmlChar **namespaces UNUSED,
-		     int attribute_count, int defaulted UNUSED, const xmlChar **attributes)
+static void on_start(void *arg, const xmlChar *name, const xmlChar *prefix UNUSED,
+		     const xmlChar *uri, int namespace_count UNUSED,
+		     const xmlChar **namespaces UNUSED, int attribute_count, int defaulted UNUSED,
+		     const xmlChar **attributes)
 {
 	struct parse *parse = arg;
 	bool q = uri && strcmp((const char *)uri, ELEMENT_Q_NAMESPACE) == 0;
@@ -119,8 +121,9 @@ static void on_start(void *arg, const xmlChar *name, const xmlChar *prefix UNUSE
 	if (parse->failed)
 		return;
 	if (!parse->root && !bpmn) {
-		parse_fail(parse, line, "this is no BPMN 2.0 file: its root element is not in the namespace "
-					ELEMENT_BPMN_NAMESPACE);
+		parse_fail(parse, line,
+			   "this is no BPMN 2.0 file: its root element is not in the "
+			   "namespace " ELEMENT_BPMN_NAMESPACE);
 		return;
 	}
 	if (parse->skipped || (!q && !bpmn)) {
@@ -250,8 +253,8 @@ enum result element_parse(struct arena *arena, const char *file, struct str byte
 	bool ok;
 
 	if (bytes.len == 0 || bytes.len > INT32_MAX) {
-		finding_add(findings, file, 1, STR_NONE, CODE_CONFIG_BPMN_INVALID,
-			    "the file is %s", bytes.len ? "too large" : "empty");
+		finding_add(findings, file, 1, STR_NONE, CODE_CONFIG_BPMN_INVALID, "the file is %s",
+			    bytes.len ? "too large" : "empty");
 		return RESULT_REJECT;
 	}
 	parse = arena_zalloc(arena, sizeof(*parse));

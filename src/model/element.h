@@ -12,29 +12,29 @@
 #include "model/package.h"
 
 #define ELEMENT_BPMN_NAMESPACE "http://www.omg.org/spec/BPMN/20100524/MODEL"
-#define ELEMENT_Q_NAMESPACE "urn:sutra:q:1.0"
+#define ELEMENT_Q_NAMESPACE    "urn:sutra:q:1.0"
 
 struct attribute {
 	struct str name;
 	struct str value;
 	int line;
-	bool q;	   /* in the q: namespace; else in none */
+	bool q;    /* in the q: namespace; else in none */
 	bool used; /* somebody has read it */
 };
 
 struct element {
 	struct str name; /* local name */
-	bool q;		 /* in the q: namespace; else in BPMN's */
-	bool used;	 /* somebody has read it */
-	bool refused;	 /* reported as a whole: what is inside does not matter */
-	int line;	 /* where the start tag begins */
-	int text_line;	 /* where the text begins */
+	bool q;          /* in the q: namespace; else in BPMN's */
+	bool used;       /* somebody has read it */
+	bool refused;    /* reported as a whole: what is inside does not matter */
+	int line;        /* where the start tag begins */
+	int text_line;   /* where the text begins */
 	struct str text; /* character data directly inside; never absent */
 	struct attribute *attributes;
 	uint32_t attribute_count;
 	struct element *parent;
 	struct element *first, *last; /* children */
-	struct element *next;	      /* sibling */
+	struct element *next;         /* sibling */
 };
 
 /*

@@ -75,8 +75,8 @@ bool glob_overlap(struct str a, struct str b)
 			else if (a_end || b_end)
 				fits[j] = false;
 			else
-				fits[j] = next[j + 1] &&
-					  (a.ptr[i] == '?' || b.ptr[j] == '?' || a.ptr[i] == b.ptr[j]);
+				fits[j] = next[j + 1] && (a.ptr[i] == '?' || b.ptr[j] == '?' ||
+							  a.ptr[i] == b.ptr[j]);
 		}
 		memcpy(next, fits, sizeof(next));
 	}

@@ -11,7 +11,7 @@
 /* Whether the whole text fits. Linear in text times pattern, at worst. */
 bool glob_match(struct str pattern, struct str text);
 /* Whether some text fits both. Patterns of at most GLOB_MAX bytes. */
-#define GLOB_MAX 256
+#define GLOB_MAX 128
 bool glob_overlap(struct str a, struct str b);
 
 #endif

@@ -19,6 +19,7 @@ void finding_add(struct findings *findings, const char *file, int line, struct s
 		 enum code code, const char *fmt, ...)
 {
 	bool warning = code_info(code)->severity != SEVERITY_ERROR;
+	size_t start = findings->text.len;
 	va_list ap;
 
 	if (warning)
@@ -37,6 +38,10 @@ void finding_add(struct findings *findings, const char *file, int line, struct s
 	va_start(ap, fmt);
 	buf_vprintf(&findings->text, fmt, ap);
 	va_end(ap);
+	/* Names and values come from the package: they must not make lines, nor steer a terminal. */
+	for (size_t i = start; i < findings->text.len; i++)
+		if ((unsigned char)findings->text.data[i] < 0x20 || findings->text.data[i] == 0x7f)
+			findings->text.data[i] = '?';
 	buf_add_byte(&findings->text, '\n');
 }
 
@@ -110,12 +115,14 @@ bool package_path_check(struct str path, const struct package_limits *limits, co
 	const char *why = NULL;
 
 	if (!is_plain(path))
-		why = "a path in a package is made of printable ASCII without blanks and \\ : * ? \" < > | "
+		why = "a path in a package is made of printable ASCII without blanks and \\ : * ? "
+		      "\" < > | "
 		      "and has at most 200 bytes";
 	else if (!is_inside(path, limits->max_depth))
 		why = "the path leads out of the package or is too deep";
 	else if (!is_allowed(path))
-		why = "a package holds package.conf, channels.conf, bpmn/*.bpmn and README files only";
+		why = "a package holds package.conf, channels.conf, bpmn/*.bpmn and README files "
+		      "only";
 	if (!why)
 		return true;
 	struct buf shown = BUF_INIT;
@@ -138,7 +145,8 @@ bool package_add(struct package *package, struct str path, struct str bytes,
 	if (package->entry_count >= limits->max_entries || bytes.len > limits->max_entry_bytes ||
 	    total > limits->max_total_bytes) {
 		finding_add(findings, where, 0, STR_NONE, CODE_CONFIG_PACKAGE_INVALID,
-			    "entry %.*s: over the limits of %u entries, %llu bytes each and %llu in total",
+			    "entry %.*s: over the limits of %u entries, %llu bytes each and %llu "
+			    "in total",
 			    STR_ARG(path), limits->max_entries,
 			    (unsigned long long)limits->max_entry_bytes,
 			    (unsigned long long)limits->max_total_bytes);

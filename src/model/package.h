@@ -13,10 +13,10 @@
 #include "model/deployment.h"
 
 struct package_limits {
-	uint32_t max_entries;	    /* 1000 */
-	uint64_t max_entry_bytes;   /* 4 MiB */
-	uint64_t max_total_bytes;   /* 32 MiB */
-	uint32_t max_depth;	    /* folders below the root: 8 */
+	uint32_t max_entries;     /* 1000 */
+	uint64_t max_entry_bytes; /* 4 MiB */
+	uint64_t max_total_bytes; /* 32 MiB */
+	uint32_t max_depth;       /* folders below the root: 8 */
 };
 #define PACKAGE_LIMITS_DEFAULT ((struct package_limits){1000, 4u << 20, 32u << 20, 8})
 
@@ -40,18 +40,18 @@ struct findings {
 	unsigned errors;
 	unsigned warnings;
 };
-void finding_add(struct findings *findings, const char *file, int line, struct str element, enum code code,
-		 const char *fmt, ...) PRINTF_LIKE(6, 7);
+void finding_add(struct findings *findings, const char *file, int line, struct str element,
+		 enum code code, const char *fmt, ...) PRINTF_LIKE(6, 7);
 void findings_done(struct findings *findings);
 
 /*
  * Reads a folder or, if `path` is a file, an archive. Symbolic links, entries outside, over the limits, missing, altered or
  * not in the manifest are refused. RESULT_REJECT with everything wrong in `findings`.
  */
-enum result package_read(const char *path, const struct package_limits *limits, struct package **out,
-			 struct findings *findings) MUST_CHECK;
-enum result package_read_archive(struct str bytes, const struct package_limits *limits, struct package **out,
-				 struct findings *findings) MUST_CHECK;
+enum result package_read(const char *path, const struct package_limits *limits,
+			 struct package **out, struct findings *findings) MUST_CHECK;
+enum result package_read_archive(struct str bytes, const struct package_limits *limits,
+				 struct package **out, struct findings *findings) MUST_CHECK;
 void package_free(struct package **package);
 /* The archive: zip, stored entries in byte order, no times. Same content, same bytes. */
 void package_write_archive(const struct package *package, struct buf *out);

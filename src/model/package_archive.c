@@ -15,13 +15,13 @@
 #include "base/alloc.h"
 #include "model/package_private.h"
 
-#define ZIP_LOCAL 0x04034b50u
+#define ZIP_LOCAL   0x04034b50u
 #define ZIP_CENTRAL 0x02014b50u
-#define ZIP_END 0x06054b50u
-#define ZIP_VERSION 10		       /* stored entries need no more */
-#define ZIP_MADE_BY ((3 << 8) | 20)    /* by Unix, so that the modes below count */
-#define ZIP_DATE 0x0021		       /* 1980-01-01 */
-#define ZIP_MODE (UINT32_C(0100644) << 16)
+#define ZIP_END     0x06054b50u
+#define ZIP_VERSION 10              /* stored entries need no more */
+#define ZIP_MADE_BY ((3 << 8) | 20) /* by Unix, so that the modes below count */
+#define ZIP_DATE    0x0021          /* 1980-01-01 */
+#define ZIP_MODE    (UINT32_C(0100644) << 16)
 
 static void add_le16(struct buf *out, unsigned v)
 {
@@ -205,8 +205,8 @@ static bool read_entries(struct unpack *unpack, struct str bytes)
 		if (!read_entry(unpack, entry))
 			return false;
 	if (status != ARCHIVE_EOF)
-		return refuse(unpack, unpack->seen ? "the archive is damaged"
-						   : "this is no zip archive");
+		return refuse(unpack,
+			      unpack->seen ? "the archive is damaged" : "this is no zip archive");
 	return true;
 }
 
@@ -266,8 +266,8 @@ static void compare_manifest(struct unpack *unpack)
 			       STR_ARG(entry->path));
 		else if ((size_t)(unpack->manifest.data + unpack->manifest.len - line) < want.len ||
 			 memcmp(line, want.data, want.len) != 0)
-			refuse(unpack, "entry %.*s: altered, it is not what the " PACKAGE_MANIFEST
-				       " says",
+			refuse(unpack,
+			       "entry %.*s: altered, it is not what the " PACKAGE_MANIFEST " says",
 			       STR_ARG(entry->path));
 		buf_done(&want);
 	}
@@ -294,7 +294,8 @@ enum result package_read_archive(struct str bytes, const struct package_limits *
 		else if (!str_equal(buf_str(&unpack.manifest), unpack.package->manifest)) {
 			compare_manifest(&unpack);
 			if (findings->errors == errors)
-				refuse(&unpack, PACKAGE_MANIFEST ": the order is not that of the paths");
+				refuse(&unpack,
+				       PACKAGE_MANIFEST ": the order is not that of the paths");
 		}
 	}
 	archive_read_free(unpack.archive);

@@ -89,13 +89,12 @@ static void read_package_conf(struct build *build, const struct package_entry *e
 	if (document_parse("package.conf", entry->bytes, &options, &doc) != RESULT_OK)
 		return;
 	root = document_root(doc);
-	document_check_keys(root, (const char *const[]){"tenant", "module", "version",
-							"data-stores", NULL});
+	document_check_keys(
+		root, (const char *const[]){"tenant", "module", "version", "data-stores", NULL});
 	deployment->tenant = read_name(build, root, "tenant", is_package_name, name_rule);
 	deployment->module = read_name(build, root, "module", is_package_name, name_rule);
-	deployment->version =
-		read_name(build, root, "version", is_version,
-			  "letters, digits and . + -, no two - in a row, at most 32");
+	deployment->version = read_name(build, root, "version", is_version,
+					"letters, digits and . + -, no two - in a row, at most 32");
 	stores = document_find(root, "data-stores");
 	if (stores)
 		document_finding(stores, "data-stores are not supported yet");

@@ -184,8 +184,8 @@ static enum result read_archive_file(int fd, const char *path, const struct pack
 	return result;
 }
 
-enum result package_read(const char *path, const struct package_limits *limits, struct package **out,
-			 struct findings *findings)
+enum result package_read(const char *path, const struct package_limits *limits,
+			 struct package **out, struct findings *findings)
 {
 	int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
 	enum result result = RESULT_REJECT;

@@ -86,7 +86,8 @@ bool variable_accepts(const struct variable *variable, const msgpack_object *val
 	case VARIABLE_NUMBER:
 		return value->type == MSGPACK_OBJECT_POSITIVE_INTEGER ||
 		       value->type == MSGPACK_OBJECT_NEGATIVE_INTEGER ||
-		       value->type == MSGPACK_OBJECT_FLOAT64 || value->type == MSGPACK_OBJECT_FLOAT32;
+		       value->type == MSGPACK_OBJECT_FLOAT64 ||
+		       value->type == MSGPACK_OBJECT_FLOAT32;
 	case VARIABLE_BOOLEAN:
 		return value->type == MSGPACK_OBJECT_BOOLEAN;
 	case VARIABLE_MAP:

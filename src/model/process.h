@@ -16,14 +16,14 @@ struct node;
 struct process;
 
 enum node_kind {
-	NODE_START,	/* none or message start event */
-	NODE_END,	/* none or message end event */
-	NODE_CATCH,	/* intermediate message catch event: parks */
-	NODE_RECEIVE,	/* receive task: parks */
-	NODE_THROW,	/* intermediate none or message throw event */
-	NODE_SEND,	/* send task */
-	NODE_SCRIPT,	/* script task */
-	NODE_PASS,	/* task, manual task */
+	NODE_START,     /* none or message start event */
+	NODE_END,       /* none or message end event */
+	NODE_CATCH,     /* intermediate message catch event: parks */
+	NODE_RECEIVE,   /* receive task: parks */
+	NODE_THROW,     /* intermediate none or message throw event */
+	NODE_SEND,      /* send task */
+	NODE_SCRIPT,    /* script task */
+	NODE_PASS,      /* task, manual task */
 	NODE_EXCLUSIVE, /* exclusive gateway */
 	NODE_KIND_COUNT
 };
@@ -39,8 +39,8 @@ struct validate_rule {
 /* q:source on a start event or a wait. */
 struct source {
 	struct str channel;
-	struct str name;	 /* "payload" by default */
-	struct str type_value;	 /* messageTypeValue; absent = any */
+	struct str name;         /* "payload" by default */
+	struct str type_value;   /* messageTypeValue; absent = any */
 	struct str type_pattern; /* messageTypePattern, a glob with * and ?; absent = none */
 	const struct expression *dedup_key; /* NULL = none */
 	enum wait_match match;
@@ -53,7 +53,7 @@ struct source {
 struct alias_rule {
 	struct str name;
 	const struct expression *expression; /* over the message; NULL only with `value` */
-	const struct expression *value;	     /* over the instance, at park; NULL = none */
+	const struct expression *value;      /* over the instance, at park; NULL = none */
 	bool unique;
 	bool correlate; /* onConflict="correlate" */
 	int line;
@@ -67,16 +67,17 @@ struct header_rule {
 
 /* q:send */
 struct send_rule {
-	struct str channel; /* outbound */
+	struct str channel;            /* outbound */
 	const struct expression *body; /* never NULL: defaults to the variable responseBody */
-	struct str content_type; /* absent = the codec's */
+	struct str content_type;       /* absent = the codec's */
 	bool required;
 };
 
 /* q:reply */
 struct reply_rule {
 	const struct expression *body; /* never NULL */
-	struct str channel; /* outbound channel that codes and, without a reply address, carries it; absent = see the
+	struct str
+		channel; /* outbound channel that codes and, without a reply address, carries it; absent = see the
 			     * inbound channel's reply-channel */
 };
 
@@ -85,7 +86,7 @@ struct flow {
 	const struct node *from;
 	const struct node *to;
 	const struct expression *condition; /* NULL = none */
-	uint32_t index;			    /* in its process */
+	uint32_t index;                     /* in its process */
 	int line;
 };
 
@@ -100,10 +101,10 @@ struct node {
 	struct flow **outgoing; /* in document order */
 	uint32_t incoming_count, outgoing_count;
 	const struct flow *default_flow; /* gateways and tasks; NULL = none */
-	struct source *source;		 /* starts and waits; NULL = none */
+	struct source *source;           /* starts and waits; NULL = none */
 	struct alias_rule *aliases;
 	uint32_t alias_count;
-	struct send_rule *send;	  /* NULL = none */
+	struct send_rule *send;   /* NULL = none */
 	struct reply_rule *reply; /* tasks and end events; never beside `send`; NULL = none */
 	struct header_rule *headers;
 	uint32_t header_count;
@@ -125,7 +126,7 @@ struct variable {
 	struct str name;
 	enum variable_type type;
 	const struct expression *source; /* taken whenever a start or wait receives; NULL = none */
-	bool sensitive;			 /* masked in every listing and log */
+	bool sensitive;                  /* masked in every listing and log */
 	int line;
 };
 
@@ -134,13 +135,14 @@ struct process {
 	struct str name;
 	struct node **nodes; /* in document order */
 	uint32_t node_count;
-	struct node **nodes_by_id; /* the same, sorted by id, for process_node; NULL = look through nodes */
+	struct node **
+		nodes_by_id; /* the same, sorted by id, for process_node; NULL = look through nodes */
 	struct flow **flows;
 	uint32_t flow_count;
 	struct variable *variables;
 	uint32_t variable_count;
 	struct str *variable_names; /* the names of `variables`, for expression scopes */
-	const char *file; /* path inside the package */
+	const char *file;           /* path inside the package */
 	int line;
 };
 

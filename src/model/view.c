@@ -103,16 +103,17 @@ static void add_subscriptions(struct make *make, const struct view_member *membe
 
 			if (!node->source)
 				continue;
-			route = map_get(&make->view->by_channel,
-					route_key(arena, deployment->tenant, node->source->channel));
+			route = map_get(
+				&make->view->by_channel,
+				route_key(arena, deployment->tenant, node->source->channel));
 			if (!route)
 				continue; /* a start that only a draining deployment has */
 			if (node_is_wait(node))
-				add_subscription(arena, &route->waits, &route->wait_count, deployment,
-						 node);
+				add_subscription(arena, &route->waits, &route->wait_count,
+						 deployment, node);
 			else if (member->phase == DEPLOYMENT_ACTIVE)
-				add_subscription(arena, &route->starts, &route->start_count, deployment,
-						 node);
+				add_subscription(arena, &route->starts, &route->start_count,
+						 deployment, node);
 			else
 				add_subscription(arena, &route->draining_starts,
 						 &route->draining_start_count, deployment, node);
@@ -120,14 +121,16 @@ static void add_subscriptions(struct make *make, const struct view_member *membe
 	}
 }
 
-static void check_channels(struct make *make, const struct deployment *a, const struct deployment *b)
+static void check_channels(struct make *make, const struct deployment *a,
+			   const struct deployment *b)
 {
 	for (uint32_t i = 0; i < a->channel_count; i++) {
 		const struct channel *other = deployment_channel(b, a->channels[i]->name);
 
 		if (other && !channel_same_settings(a->channels[i], other))
 			finding(make, CODE_CONFIG_CHANNEL_CONFLICT,
-				"channel \"%.*s\" of tenant %.*s has other settings in module %.*s (%s "
+				"channel \"%.*s\" of tenant %.*s has other settings in module %.*s "
+				"(%s "
 				"line %d) than in module %.*s (%s line %d)",
 				STR_ARG(other->name), STR_ARG(a->tenant), STR_ARG(b->module),
 				other->file, other->line, STR_ARG(a->module), a->channels[i]->file,
@@ -154,7 +157,8 @@ static void check_members(struct make *make)
 				continue;
 			if (str_equal(a->module, b->module))
 				finding(make, CODE_DEPLOY_CONFLICT,
-					"two packages of tenant %.*s and module %.*s: %.*s and %.*s",
+					"two packages of tenant %.*s and module %.*s: %.*s and "
+					"%.*s",
 					STR_ARG(a->tenant), STR_ARG(a->module), STR_ARG(a->id),
 					STR_ARG(b->id));
 			else
@@ -179,7 +183,8 @@ static void check_pair(struct make *make, const struct route *route, const struc
 	    !source_types_overlap(a->node->source, b->node->source))
 		return;
 	finding(make, CODE_INBOUND_AMBIGUOUS_HANDLER,
-		"a message on channel \"%.*s\" of tenant %.*s could be for %.*s (module %.*s, %s line %d) "
+		"a message on channel \"%.*s\" of tenant %.*s could be for %.*s (module %.*s, %s "
+		"line %d) "
 		"and for %.*s (module %.*s, %s line %d)",
 		STR_ARG(route->channel->name), STR_ARG(route->tenant), STR_ARG(a->node->id),
 		STR_ARG(a->deployment->module), a->node->process->file, a->node->source->line,
@@ -229,7 +234,8 @@ static void check_routes(struct make *make)
 
 			if (channel_same_origin(a->channel, b->channel))
 				finding(make, CODE_CONFIG_CHANNEL_CONFLICT,
-					"channels \"%.*s\" of tenant %.*s and \"%.*s\" of tenant %.*s "
+					"channels \"%.*s\" of tenant %.*s and \"%.*s\" of tenant "
+					"%.*s "
 					"consume the same topic %.*s in the same group %.*s",
 					STR_ARG(a->channel->name), STR_ARG(a->tenant),
 					STR_ARG(b->channel->name), STR_ARG(b->tenant),

@@ -15,7 +15,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		assert(findings.errors > 0 && !package);
 	} else {
 		package_write_archive(package, &archive);
-		enum result result = package_read_archive(buf_str(&archive), &limits, &again, &findings);
+		enum result result = package_read_archive(buf_str(&archive), &limits, &again,
+							  &findings);
 
 		assert(result == RESULT_OK);
 		assert(strcmp(package->deployment_id, again->deployment_id) == 0);

@@ -67,7 +67,8 @@ START_TEST(lint_bad)
 	struct buf want = BUF_INIT;
 	struct call result;
 
-	free(test_file_write(dir, "package.conf", STR("tenant = \"default\"; module = \"m\";\nversion = 1;\n")));
+	free(test_file_write(dir, "package.conf",
+			     STR("tenant = \"default\"; module = \"m\";\nversion = 1;\n")));
 	free(test_file_write(dir, "channels.conf", STR("channels = ( );\n")));
 	free(test_file_write(dir, "bpmn/p.bpmn", STR("<html/>")));
 	result = call("lint", dir, NULL);

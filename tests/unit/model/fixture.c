@@ -26,7 +26,8 @@ struct deployment *fixture_deployment(const char *module, const char *version, c
 	struct findings findings = {0};
 	struct package *package;
 
-	buf_printf(&conf, "tenant = \"default\"; module = \"%s\"; version = \"%s\";", module, version);
+	buf_printf(&conf, "tenant = \"default\"; module = \"%s\"; version = \"%s\";", module,
+		   version);
 	buf_printf(&diagram, FIXTURE_HEAD "%s" FIXTURE_TAIL, processes);
 	package = fixture_package(buf_str(&conf), str_of(channels), buf_str(&diagram));
 	ck_assert_msg(package_build(package, &deployment, &findings) == RESULT_OK, "%s",

@@ -9,7 +9,8 @@
 #include "model/package_private.h"
 
 #define FIXTURE_HEAD \
-	"<definitions xmlns=\"http://www.omg.org/spec/BPMN/20100524/MODEL\" xmlns:q=\"urn:sutra:q:1.0\">\n"
+	"<definitions xmlns=\"http://www.omg.org/spec/BPMN/20100524/MODEL\" " \
+	"xmlns:q=\"urn:sutra:q:1.0\">\n"
 #define FIXTURE_TAIL "</definitions>\n"
 
 /* From whole texts of the three files. */

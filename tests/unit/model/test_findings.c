@@ -12,14 +12,17 @@
 #include "tests/support/testing.h"
 
 #define HEAD \
-	"<definitions xmlns=\"http://www.omg.org/spec/BPMN/20100524/MODEL\" xmlns:q=\"urn:sutra:q:1.0\">\n"
+	"<definitions xmlns=\"http://www.omg.org/spec/BPMN/20100524/MODEL\" " \
+	"xmlns:q=\"urn:sutra:q:1.0\">\n"
 #define TAIL "</definitions>\n"
 
 static const char default_package[] = "tenant = \"default\"; module = \"m\"; version = \"1\";\n";
 static const char default_channels[] =
-	"channels = ( { name = \"in\"; transport = \"kafka\"; bind = \"in\"; reply-channel = \"out\"; },\n"
+	"channels = ( { name = \"in\"; transport = \"kafka\"; bind = \"in\"; reply-channel = "
+	"\"out\"; },\n"
 	" { name = \"in2\"; transport = \"kafka\"; bind = \"in2\"; },\n"
-	" { name = \"out\"; direction = \"outbound\"; transport = \"kafka\"; bind = \"out\"; } );\n";
+	" { name = \"out\"; direction = \"outbound\"; transport = \"kafka\"; bind = \"out\"; } "
+	");\n";
 static const char default_process[] =
 	"<process id=\"P\"><startEvent id=\"S\"><extensionElements><q:source channel=\"in\"/>"
 	"</extensionElements></startEvent><sequenceFlow id=\"f\" sourceRef=\"S\" targetRef=\"E\"/>"
@@ -86,7 +89,8 @@ static bool next_example(struct str *rest, struct example *out)
 		}
 	}
 	/* The empty line between cases belongs to none. */
-	if (open && open->len > 1 && open->ptr[open->len - 1] == '\n' && open->ptr[open->len - 2] == '\n')
+	if (open && open->len > 1 && open->ptr[open->len - 1] == '\n' &&
+	    open->ptr[open->len - 2] == '\n')
 		open->len--;
 	else if (open && open->len == 1)
 		open->len = 0;
@@ -104,7 +108,8 @@ static struct package *example_package(const struct example *example)
 		buf_add_str(&diagram, example->diagram);
 	} else {
 		buf_add_text(&diagram, HEAD);
-		buf_add_str(&diagram, example->process.ptr ? example->process : str_of(default_process));
+		buf_add_str(&diagram,
+			    example->process.ptr ? example->process : str_of(default_process));
 		buf_add_text(&diagram, TAIL);
 	}
 	ck_assert(package_add(package, STR("package.conf"),
@@ -161,8 +166,8 @@ static void run_example(const struct example *example)
 
 	ck_assert(want.ptr != NULL);
 	ck_assert_msg(example->lines.ptr ? lines_match(want, have) : str_equal(want, have),
-		      "case '%.*s':\nwanted:\n%.*s\nhave:\n%.*s", STR_ARG(example->name), STR_ARG(want),
-		      STR_ARG(have));
+		      "case '%.*s':\nwanted:\n%.*s\nhave:\n%.*s", STR_ARG(example->name),
+		      STR_ARG(want), STR_ARG(have));
 	ck_assert_int_eq(result, findings.errors ? RESULT_REJECT : RESULT_OK);
 	ck_assert_int_eq(deployment != NULL, findings.errors == 0);
 	deployment_unref(&deployment);

@@ -12,10 +12,10 @@
 static const struct package_limits limits = PACKAGE_LIMITS_DEFAULT;
 static const char conf[] = "tenant = \"default\"; module = \"m\"; version = \"1\";\n";
 static const char channels[] = "channels = ( { name = \"in\"; transport = \"local\"; } );\n";
-static const char diagram[] =
-	FIXTURE_HEAD "<process id=\"P\"><startEvent id=\"S\"><extensionElements><q:source channel=\"in\"/>"
-		     "</extensionElements></startEvent><sequenceFlow id=\"f\" sourceRef=\"S\" "
-		     "targetRef=\"E\"/><endEvent id=\"E\"/></process>" FIXTURE_TAIL;
+static const char diagram[] = FIXTURE_HEAD
+	"<process id=\"P\"><startEvent id=\"S\"><extensionElements><q:source channel=\"in\"/>"
+	"</extensionElements></startEvent><sequenceFlow id=\"f\" sourceRef=\"S\" "
+	"targetRef=\"E\"/><endEvent id=\"E\"/></process>" FIXTURE_TAIL;
 
 static void put(const char *dir, const char *name, const char *text)
 {
@@ -29,7 +29,8 @@ static char *good_folder(void)
 	put(dir, "package.conf", conf);
 	put(dir, "channels.conf", channels);
 	put(dir, "bpmn/p.bpmn", diagram);
-	put(dir, "bpmn/deep/z.bpmn", FIXTURE_HEAD "<process id=\"Z\" isExecutable=\"false\"/>" FIXTURE_TAIL);
+	put(dir, "bpmn/deep/z.bpmn",
+	    FIXTURE_HEAD "<process id=\"Z\" isExecutable=\"false\"/>" FIXTURE_TAIL);
 	put(dir, "README.md", "read me\n");
 	return dir;
 }
@@ -185,7 +186,8 @@ END_TEST
 
 static void touch_all(const char *dir, time_t when)
 {
-	static const char *const names[] = {"package.conf", "channels.conf", "bpmn/p.bpmn", "README.md"};
+	static const char *const names[] = {"package.conf", "channels.conf", "bpmn/p.bpmn",
+					    "README.md"};
 
 	for (size_t i = 0; i < ARRAY_LEN(names); i++) {
 		struct timespec times[2] = {{.tv_sec = when}, {.tv_sec = when}};
@@ -209,7 +211,8 @@ START_TEST(archive_is_deterministic)
 	pack_folder(dir, &archives[0], id[0]);
 	/* Made in another order, at another time, elsewhere, with other modes. */
 	put(other, "README.md", "read me\n");
-	put(other, "bpmn/deep/z.bpmn", FIXTURE_HEAD "<process id=\"Z\" isExecutable=\"false\"/>" FIXTURE_TAIL);
+	put(other, "bpmn/deep/z.bpmn",
+	    FIXTURE_HEAD "<process id=\"Z\" isExecutable=\"false\"/>" FIXTURE_TAIL);
 	put(other, "bpmn/p.bpmn", diagram);
 	put(other, "channels.conf", channels);
 	put(other, "package.conf", conf);
@@ -374,8 +377,8 @@ static Suite *package_suite(void)
 	TCase *tcase = tcase_create("package");
 
 	tcase_set_timeout(tcase, 60);
-	TEST_ADD_ALL(tcase, folder_good, folder_refusals, folder_links, folder_leftovers, folder_limits,
-		     archive_is_deterministic, archive_round_trip, archive_refusals,
+	TEST_ADD_ALL(tcase, folder_good, folder_refusals, folder_links, folder_leftovers,
+		     folder_limits, archive_is_deterministic, archive_round_trip, archive_refusals,
 		     archive_flipped_bytes, example_is_clean);
 	suite_add_tcase(suite, tcase);
 	return suite;

@@ -12,7 +12,8 @@ static const char channels[] =
 
 static const char process_text[] =
 	"<process id=\"P\" name=\"Some process\">\n"
-	"<extensionElements><q:variables><q:variable name=\"v\" type=\"integer\" source=\"payload.v\" "
+	"<extensionElements><q:variables><q:variable name=\"v\" type=\"integer\" "
+	"source=\"payload.v\" "
 	"sensitive=\"true\"/></q:variables></extensionElements>\n"
 	"<startEvent id=\"S\" name=\"Start\"><extensionElements>\n"
 	"<q:source channel=\"in\" messageTypeValue=\"go\" dedupKey=\"payload.id\"/>\n"
@@ -72,7 +73,8 @@ START_TEST(graph)
 	ck_assert(send->send->required);
 	ck_assert_uint_eq(send->header_count, 1);
 	ck_assert_uint_eq(process_node(process, STR("E"))->incoming_count, 2);
-	ck_assert_str_slice(deployment_channel(deployment, STR("in"))->group, STR("sutra.default.in"));
+	ck_assert_str_slice(deployment_channel(deployment, STR("in"))->group,
+			    STR("sutra.default.in"));
 	for (uint32_t i = 0; i < deployment->expressions.count; i++)
 		ck_assert_uint_eq(deployment->expressions.items[i]->index, i);
 	deployment_unref(&deployment);
@@ -83,8 +85,9 @@ END_TEST
 /* The same diagram in other bytes gives the same process at the same lines. */
 static void check_encoding(struct str diagram)
 {
-	struct package *package = fixture_package(STR("tenant = \"default\"; module = \"m\"; version = \"1\";"),
-						  str_of(channels), diagram);
+	struct package *package = fixture_package(
+		STR("tenant = \"default\"; module = \"m\"; version = \"1\";"), str_of(channels),
+		diagram);
 	struct deployment *deployment = NULL;
 	struct findings findings = {0};
 	const struct node *node;
@@ -99,12 +102,12 @@ static void check_encoding(struct str diagram)
 	package_free(&package);
 }
 
-static const char encoded[] =
-	FIXTURE_HEAD "<process id=\"P\">\n"
-		     "<startEvent id=\"S\" name=\"Anf\xc3\xa4nge\"><extensionElements><q:source channel=\"in\"/>"
-		     "</extensionElements></startEvent>\n"
-		     "<sequenceFlow id=\"f\" sourceRef=\"S\" targetRef=\"E\"/><endEvent id=\"E\"/></process>"
-		     "<!-- --></definitions>";
+static const char encoded[] = FIXTURE_HEAD
+	"<process id=\"P\">\n"
+	"<startEvent id=\"S\" name=\"Anf\xc3\xa4nge\"><extensionElements><q:source channel=\"in\"/>"
+	"</extensionElements></startEvent>\n"
+	"<sequenceFlow id=\"f\" sourceRef=\"S\" targetRef=\"E\"/><endEvent id=\"E\"/></process>"
+	"<!-- --></definitions>";
 
 static void add_utf16(struct buf *out, bool big_endian)
 {
@@ -157,15 +160,16 @@ START_TEST(far_lines)
 	buf_add_text(&diagram, FIXTURE_HEAD "<process id=\"P\">\n");
 	for (int i = 0; i < 70000; i++)
 		buf_add_text(&diagram, i % 7 ? "\n" : "<!-- line -->\n");
-	buf_add_text(&diagram, "<startEvent id=\"S\"><extensionElements><q:source\n\n channel=\"in\"\n"
-			       "dedupKey=\"nope\"/></extensionElements></startEvent>\n"
-			       "<sequenceFlow id=\"f\" sourceRef=\"S\" targetRef=\"E\"/>"
-			       "<endEvent id=\"E\"/></process>" FIXTURE_TAIL);
+	buf_add_text(&diagram,
+		     "<startEvent id=\"S\"><extensionElements><q:source\n\n channel=\"in\"\n"
+		     "dedupKey=\"nope\"/></extensionElements></startEvent>\n"
+		     "<sequenceFlow id=\"f\" sourceRef=\"S\" targetRef=\"E\"/>"
+		     "<endEvent id=\"E\"/></process>" FIXTURE_TAIL);
 	package = fixture_package(STR("tenant = \"default\"; module = \"m\"; version = \"1\";"),
 				  str_of(channels), buf_str(&diagram));
 	ck_assert_int_eq(package_build(package, &deployment, &findings), RESULT_REJECT);
-	ck_assert_msg(str_starts_with(buf_str(&findings.text), STR("bpmn/p.bpmn:70006: [S] ")), "%s",
-		      findings.text.data);
+	ck_assert_msg(str_starts_with(buf_str(&findings.text), STR("bpmn/p.bpmn:70006: [S] ")),
+		      "%s", findings.text.data);
 	findings_done(&findings);
 	package_free(&package);
 	buf_done(&diagram);
@@ -202,16 +206,32 @@ START_TEST(globs)
 		const char *pattern, *text;
 		bool match;
 	} rows[] = {
-		{"", "", true},	       {"", "a", false},     {"*", "", true},
-		{"*", "abc", true},    {"a*", "abc", true},  {"a*", "bac", false},
-		{"*c", "abc", true},   {"*c", "abd", false}, {"a?c", "abc", true},
-		{"a?c", "ac", false},  {"a?c", "a\xc3\xa4" "c", true}, {"*b*", "abc", true},
-		{"a*b*c", "aXbYc", true}, {"a*b*c", "aXcYb", false}, {"**", "x", true},
-		{"order.*", "order.placed", true}, {"order.*", "orders", false}, {"?", "", false},
+		{"", "", true},
+		{"", "a", false},
+		{"*", "", true},
+		{"*", "abc", true},
+		{"a*", "abc", true},
+		{"a*", "bac", false},
+		{"*c", "abc", true},
+		{"*c", "abd", false},
+		{"a?c", "abc", true},
+		{"a?c", "ac", false},
+		{"a?c",
+		 "a\xc3\xa4"
+		 "c",
+		 true},
+		{"*b*", "abc", true},
+		{"a*b*c", "aXbYc", true},
+		{"a*b*c", "aXcYb", false},
+		{"**", "x", true},
+		{"order.*", "order.placed", true},
+		{"order.*", "orders", false},
+		{"?", "", false},
 	};
 
 	for (size_t i = 0; i < ARRAY_LEN(rows); i++)
-		ck_assert_msg(glob_match(str_of(rows[i].pattern), str_of(rows[i].text)) == rows[i].match,
+		ck_assert_msg(glob_match(str_of(rows[i].pattern), str_of(rows[i].text)) ==
+				      rows[i].match,
 			      "%s against %s", rows[i].pattern, rows[i].text);
 }
 END_TEST
@@ -222,18 +242,29 @@ START_TEST(glob_overlaps)
 		const char *a, *b;
 		bool overlap;
 	} rows[] = {
-		{"*", "*", true},	    {"a*", "b*", false},	 {"a*", "*b", true},
-		{"a?", "a", false},	    {"a?", "?b", true},		 {"order.*", "*.placed", true},
-		{"order.*", "pay.*", false}, {"a*c", "ab*", true},	 {"a*c", "ab", false},
-		{"", "*", true},	    {"", "?", false},		 {"x*y*z", "*yx*", true},
-		{"ab", "ab", true},	    {"*a*", "bbb", false},
+		{"*", "*", true},
+		{"a*", "b*", false},
+		{"a*", "*b", true},
+		{"a?", "a", false},
+		{"a?", "?b", true},
+		{"order.*", "*.placed", true},
+		{"order.*", "pay.*", false},
+		{"a*c", "ab*", true},
+		{"a*c", "ab", false},
+		{"", "*", true},
+		{"", "?", false},
+		{"x*y*z", "*yx*", true},
+		{"ab", "ab", true},
+		{"*a*", "bbb", false},
 	};
 
 	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
 		struct str a = str_of(rows[i].a), b = str_of(rows[i].b);
 
-		ck_assert_msg(glob_overlap(a, b) == rows[i].overlap, "%s and %s", rows[i].a, rows[i].b);
-		ck_assert_msg(glob_overlap(b, a) == rows[i].overlap, "%s and %s", rows[i].b, rows[i].a);
+		ck_assert_msg(glob_overlap(a, b) == rows[i].overlap, "%s and %s", rows[i].a,
+			      rows[i].b);
+		ck_assert_msg(glob_overlap(b, a) == rows[i].overlap, "%s and %s", rows[i].b,
+			      rows[i].a);
 	}
 }
 END_TEST
@@ -269,8 +300,9 @@ START_TEST(variable_types)
 		variable.type = (enum variable_type)type;
 		ck_assert(variable_accepts(&variable, &nil));
 		ck_assert(variable_accepts(&variable, NULL));
-		ck_assert_int_eq(variable_accepts(&variable, &number), type == VARIABLE_ANY ||
-				 type == VARIABLE_INTEGER || type == VARIABLE_NUMBER);
+		ck_assert_int_eq(variable_accepts(&variable, &number),
+				 type == VARIABLE_ANY || type == VARIABLE_INTEGER ||
+					 type == VARIABLE_NUMBER);
 		ck_assert_int_eq(variable_accepts(&variable, &real),
 				 type == VARIABLE_ANY || type == VARIABLE_NUMBER);
 		ck_assert_int_eq(variable_accepts(&variable, &text),
@@ -287,8 +319,8 @@ static Suite *process_suite(void)
 	TCase *tcase = tcase_create("process");
 
 	tcase_set_timeout(tcase, 60);
-	TEST_ADD_ALL(tcase, graph, encodings, far_lines, too_large, globs, glob_overlaps, message_types,
-		     variable_types);
+	TEST_ADD_ALL(tcase, graph, encodings, far_lines, too_large, globs, glob_overlaps,
+		     message_types, variable_types);
 	suite_add_tcase(suite, tcase);
 	return suite;
 }

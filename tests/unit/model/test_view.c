@@ -3,15 +3,18 @@
 #include "tests/support/testing.h"
 #include "tests/unit/model/fixture.h"
 
-#define CHANNEL(name, more) "{ name = \"" name "\"; transport = \"kafka\"; bind = \"" name "\"; " more " }"
+#define CHANNEL(name, more) \
+	"{ name = \"" name "\"; transport = \"kafka\"; bind = \"" name "\"; " more " }"
 #define CHANNELS(list) "channels = ( " list " );"
 #define SPAWN(id, channel, attributes) \
-	"<process id=\"" id "\"><startEvent id=\"" id "S\"><extensionElements><q:source channel=\"" channel \
-	"\" " attributes "/><q:alias name=\"a\" expression=\"payload.a\"/></extensionElements>" \
+	"<process id=\"" id "\"><startEvent id=\"" id \
+	"S\"><extensionElements><q:source channel=\"" channel "\" " attributes \
+	"/><q:alias name=\"a\" expression=\"payload.a\"/></extensionElements>" \
 	"</startEvent><sequenceFlow id=\"" id "f\" sourceRef=\"" id "S\" targetRef=\"" id \
 	"E\"/><endEvent id=\"" id "E\"/></process>"
 #define PARK(id, channel, wait_channel) \
-	"<process id=\"" id "\"><startEvent id=\"" id "S\"><extensionElements><q:source channel=\"" channel \
+	"<process id=\"" id "\"><startEvent id=\"" id \
+	"S\"><extensionElements><q:source channel=\"" channel \
 	"\"/><q:alias name=\"a\" expression=\"payload.a\"/></extensionElements></startEvent>" \
 	"<sequenceFlow id=\"" id "f\" sourceRef=\"" id "S\" targetRef=\"" id "W\"/>" \
 	"<receiveTask id=\"" id "W\"><extensionElements><q:source channel=\"" wait_channel \
@@ -34,14 +37,14 @@ static struct view *make(const struct member *members, uint32_t count, const cha
 
 	ck_assert_uint_le(count, ARRAY_LEN(list));
 	for (uint32_t i = 0; i < count; i++)
-		list[i] = (struct view_member){fixture_deployment(members[i].module, members[i].version,
-								  members[i].channels,
-								  members[i].processes),
-					       members[i].phase};
+		list[i] = (struct view_member){
+			fixture_deployment(members[i].module, members[i].version,
+					   members[i].channels, members[i].processes),
+			members[i].phase};
 	result = view_build(7, list, count, &view, &findings);
 	if (text)
-		ck_assert_msg(findings.len && strstr(findings.data, text), "wanted %s, have %s", text,
-			      findings.len ? findings.data : "nothing");
+		ck_assert_msg(findings.len && strstr(findings.data, text), "wanted %s, have %s",
+			      text, findings.len ? findings.data : "nothing");
 	else
 		ck_assert_msg(findings.len == 0, "%s", findings.data);
 	ck_assert_int_eq(result, text ? RESULT_REJECT : RESULT_OK);
@@ -65,11 +68,13 @@ END_TEST
 START_TEST(routes)
 {
 	const struct member members[] = {
-		{"m", "1", CHANNELS(CHANNEL("in", "") "," CHANNEL("old", "") "," CHANNEL("pay", "")),
+		{"m", "1",
+		 CHANNELS(CHANNEL("in", "") "," CHANNEL("old", "") "," CHANNEL("pay", "")),
 		 PARK("P", "in", "old"), DEPLOYMENT_DRAINING},
 		{"m", "2", CHANNELS(CHANNEL("in", "max-in-flight = 5;") "," CHANNEL("pay", "")),
 		 PARK("P", "in", "pay"), DEPLOYMENT_ACTIVE},
-		{"n", "1", CHANNELS(CHANNEL("idle", "")), SPAWN("N", "idle", ""), DEPLOYMENT_ACTIVE},
+		{"n", "1", CHANNELS(CHANNEL("idle", "")), SPAWN("N", "idle", ""),
+		 DEPLOYMENT_ACTIVE},
 	};
 	struct view *view = make(members, 3, NULL), *same = view_ref(view);
 	const struct route *route = view_route(view, STR("default"), STR("in"));
@@ -108,10 +113,10 @@ END_TEST
 START_TEST(active_waits_first)
 {
 	const struct member members[] = {
-		{"m", "1", CHANNELS(CHANNEL("in", "") "," CHANNEL("pay", "")), PARK("P", "in", "pay"),
-		 DEPLOYMENT_DRAINING},
-		{"m", "2", CHANNELS(CHANNEL("in", "") "," CHANNEL("pay", "")), PARK("P", "in", "pay"),
-		 DEPLOYMENT_ACTIVE},
+		{"m", "1", CHANNELS(CHANNEL("in", "") "," CHANNEL("pay", "")),
+		 PARK("P", "in", "pay"), DEPLOYMENT_DRAINING},
+		{"m", "2", CHANNELS(CHANNEL("in", "") "," CHANNEL("pay", "")),
+		 PARK("P", "in", "pay"), DEPLOYMENT_ACTIVE},
 	};
 	struct view *view = make(members, 2, NULL);
 	const struct route *route = view_route(view, STR("default"), STR("pay"));
@@ -151,7 +156,8 @@ START_TEST(shared_channel)
 	view_unref(&view);
 
 	bad[1].channels = CHANNELS(CHANNEL("in", "codec = \"text\";"));
-	make(bad, 2, "SUTRA.CONFIG.CHANNEL.CONFLICT: channel \"in\" of tenant default has other settings");
+	make(bad, 2,
+	     "SUTRA.CONFIG.CHANNEL.CONFLICT: channel \"in\" of tenant default has other settings");
 	bad[1].channels = CHANNELS(CHANNEL("in", ""));
 	bad[1].processes = SPAWN("Q", "in", "messageTypePattern=\"?\"");
 	make(bad, 2, "SUTRA.INBOUND.AMBIGUOUS_HANDLER: a message on channel \"in\"");
@@ -168,11 +174,13 @@ START_TEST(conflicts)
 		{"m", "1", CHANNELS(CHANNEL("in", "group = \"g\";")), SPAWN("P", "in", ""),
 		 DEPLOYMENT_ACTIVE},
 		{"n", "1",
-		 CHANNELS("{ name = \"in2\"; transport = \"kafka\"; bind = \"in\"; group = \"g\"; }"),
+		 CHANNELS("{ name = \"in2\"; transport = \"kafka\"; bind = \"in\"; group = \"g\"; "
+			  "}"),
 		 SPAWN("Q", "in2", ""), DEPLOYMENT_ACTIVE},
 	};
 
-	make(members, 2, "SUTRA.CONFIG.CHANNEL.CONFLICT: channels \"in\" of tenant default and \"in2\"");
+	make(members, 2,
+	     "SUTRA.CONFIG.CHANNEL.CONFLICT: channels \"in\" of tenant default and \"in2\"");
 	members[1] = members[0];
 	members[1].version = "2";
 	make(members, 2, "SUTRA.DEPLOY.CONFLICT: two packages of tenant default and module m");
