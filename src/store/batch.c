@@ -192,6 +192,7 @@ struct batch *batch_split(struct batch *batch)
 	other->lock_tries = batch->lock_tries;
 	other->quarantined = batch->quarantined;
 	other->doubtful = batch->doubtful;
+	other->counted = batch->counted;
 	return other;
 }
 

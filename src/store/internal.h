@@ -72,6 +72,7 @@ struct batch {
 	enum conn_class class;
 	uint32_t conn;
 	bool running;
+	bool counted; /* in the statistics of batches */
 	/* What the next run sends and what its answer means. */
 	void (*build)(struct batch *batch);
 	void (*finish)(struct batch *batch);

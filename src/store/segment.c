@@ -588,7 +588,6 @@ static void build_wait_inserts(struct batch *batch, enum statement_id statement,
 static void build_instances(struct batch *batch)
 {
 	uint32_t count = count_commits(batch, COMMIT_SPAWN), at = 0;
-	int64_t now_us = loop_wall_us(batch->store->loop);
 	struct column *c;
 
 	if (!count)
@@ -607,7 +606,7 @@ static void build_instances(struct batch *batch)
 		set_int(&c[5], at, commit->status);
 		set_int(&c[6], at, commit->version);
 		set_int(&c[7], at, commit->started_us);
-		set_int(&c[8], at, instance_status_is_terminal(commit->status) ? now_us : COLUMN_TIME_NULL);
+		set_bool(&c[8], at, instance_status_is_terminal(commit->status));
 		set_str(&c[9], at, commit->code);
 		set_str(&c[10], at, text_clean(&batch->arena, commit->detail));
 		set_str(&c[11], at, commit->snapshot);

@@ -170,8 +170,9 @@ static void count_batch(struct store *store, struct batch *batch)
 	store_count(&store->stats.statements, segment->call_count);
 	if (segment->writes)
 		store_count(&store->stats.transactions, 1);
-	if (batch->build != segment_build || batch->tries || batch->lock_tries || batch->doubtful)
+	if (batch->counted)
 		return;
+	batch->counted = true;
 	store_count(&store->stats.batches[batch->kind], 1);
 	if (batch->kind != STORE_COMMIT)
 		return;

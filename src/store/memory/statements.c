@@ -414,7 +414,10 @@ static void fill_instance(struct tx *tx, const struct column *p, uint32_t i, str
 					  INSTANCE_code, INSTANCE_detail, INSTANCE_snapshot};
 
 	for (uint32_t at = 0; at < ARRAY_LEN(columns); at++)
-		row_take(tx, TABLE_INSTANCE, row, columns[at], &p[at + 1], i);
+		if (columns[at] != INSTANCE_ended)
+			row_take(tx, TABLE_INSTANCE, row, columns[at], &p[at + 1], i);
+	if (p[8].bools[i])
+		row->fields[INSTANCE_ended] = field_time(tx->now_us);
 }
 
 static bool run_instance_insert(struct tx *tx, struct segment_call *call)

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One suite for every segment executor: what the store promises, asked through store.h, so that PostgreSQL and memory are
+ * held to the same behaviour.
+ *
+ *	static Suite *pg_suite(void) { Suite *s = suite_create("…"); store_suite_add(s, &backend); return s; }
+ *
+ * Life cycle: the backend outlives the run. Threads: the test's.
+ */
+#ifndef SUTRA_TESTS_SUPPORT_STORE_SUITE_H
+#define SUTRA_TESTS_SUPPORT_STORE_SUITE_H
+
+#include "store/store.h"
+#include "tests/support/testing.h"
+
+struct store_backend {
+	/* Before each test: tables are made and empty. */
+	void (*reset)(void *arg);
+	/* An executor for a store; two may be open on the same tables at once. */
+	struct executor *(*executor_new)(void *arg, uint32_t step_connections);
+	/* After each test. */
+	void (*done)(void *arg);
+	void *arg;
+};
+void store_suite_add(Suite *suite, const struct store_backend *backend);
+
+/* --- the harness, for other suites about the store --- */
+
+/* A store with a loop that takes its answers. Not movable. */
+struct store_rig {
+	struct store *store;
+	struct loop *reply_to;
+	struct arena arena; /* of requests and answers */
+	struct test_latch answered;
+	int64_t sent;
+};
+/* `settings` NULL: batches of 256, lock timeout 100 ms, claims for a minute, outbox rows claimed by "boot-1". Waits until up. */
+void store_rig_init(struct store_rig *rig, struct executor *executor, const struct store_settings *settings);
+void store_rig_done(struct store_rig *rig);
+struct store_settings store_rig_settings(void);
+
+/* Prepare requests; then send any number and wait for all. */
+void rig_claim(struct store_rig *rig, struct store_claim *claim, const char *tenant, struct id instance, const char *owner);
+void rig_release(struct store_rig *rig, struct store_release *release, const char *tenant, struct id instance,
+		 const char *owner);
+void rig_spawn(struct store_rig *rig, struct store_commit *commit, const char *tenant, struct id instance);
+void rig_resume(struct store_rig *rig, struct store_commit *commit, const char *tenant, struct id instance,
+		const char *owner, int64_t version);
+void rig_letter(struct store_rig *rig, struct store_commit *commit, const char *tenant);
+/* Parts of a commit, in the rig's arena. */
+void commit_inbox(struct store_rig *rig, struct store_commit *commit, const char *event_id);
+void commit_wait(struct store_rig *rig, struct store_commit *commit, uint32_t token, const char *value, bool unique);
+void commit_wait_end(struct store_rig *rig, struct store_commit *commit, uint32_t token, const char *value, bool unique);
+void commit_alias(struct store_rig *rig, struct store_commit *commit, const char *value, bool unique);
+void commit_alias_end(struct store_rig *rig, struct store_commit *commit, const char *value, bool unique);
+void commit_send(struct store_rig *rig, struct store_commit *commit, const char *channel, const char *body);
+void commit_dead_letter(struct store_rig *rig, struct store_commit *commit, struct id id, struct str detail);
+
+/* Sends; does not wait. */
+void rig_send(struct store_rig *rig, struct store_request *request);
+/* Sends all within one turn of the store's loop, so that they come to be one batch; does not wait. */
+void rig_burst(struct store_rig *rig, struct store_request **requests, uint32_t count);
+/* Waits until all that was sent is answered; fails the test after 20 seconds. */
+void rig_wait(struct store_rig *rig);
+enum store_outcome rig_run(struct store_rig *rig, struct store_request *request);
+
+/*
+ * One statement as a query. Arguments follow its signature: i, z: int64_t; u: struct id; t, b: const char * or NULL; o: int.
+ * Array columns have the one entry given. `tenants` is ",a,"; NULL: scan role.
+ */
+const struct rows *rig_query(struct store_rig *rig, const char *tenants, bool writes, enum statement_id statement, ...);
+
+/* The n-th id of a test: ascending. */
+struct id test_id(uint32_t n);
+struct store_stats rig_stats(struct store_rig *rig);
+
+#endif
