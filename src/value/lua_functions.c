@@ -311,7 +311,7 @@ static int json_decode(lua_State *L)
 		limits.max_values = (uint32_t)(left / (4 * sizeof(*value)));
 	limits.max_bytes = state->limits.max_memory;
 	for (size_t i = 0; i < text.len; i++)
-		values += text.ptr[i] == ',' || text.ptr[i] == ':' || text.ptr[i] == '[';
+		values += text.ptr[i] && strchr(",:[{", text.ptr[i]);
 	if (value_json_read(state->arena, text, true, &limits, value, &err) != RESULT_OK) {
 		if (err.code == CODE_PARSE_LIMIT && values > limits.max_values)
 			lua_limits_breach(L, BREACH_ALLOCATED);

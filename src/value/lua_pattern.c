@@ -441,11 +441,12 @@ static bool is_plain(struct str pattern)
 
 static int find_plain(lua_State *L, struct str subject, struct str pattern, size_t start)
 {
-	const char *at = subject.ptr + start;
+	const char *from = subject.ptr + start, *at = from;
 
-	lua_limits_charge(L, (subject.len - start + pattern.len) / 16);
 	if (pattern.len)
-		at = memmem(at, subject.len - start, pattern.ptr, pattern.len);
+		at = memmem(from, subject.len - start, pattern.ptr, pattern.len);
+	/* As far as it had to look. */
+	lua_limits_charge(L, (pattern.len + (at ? (size_t)(at - from) : subject.len - start)) / 16);
 	if (!at) {
 		lua_pushnil(L);
 		return 1;

@@ -97,9 +97,39 @@ static int string_pack(lua_State *L)
 	return stock(L);
 }
 
+/* Upvalue 1: the stock function. What it costs is the results that it gives, however long the text is. */
+static int by_results(lua_State *L)
+{
+	int count = lua_tocfunction(L, lua_upvalueindex(1))(L);
+
+	lua_limits_charge(L, (uint64_t)count / 8);
+	return count;
+}
+
+/* utf8.offset(s, n, i). Upvalue 1: the stock function. It passes n characters, of at most four bytes each. */
+static int utf8_offset(lua_State *L)
+{
+	uint64_t len = lua_check_str(L, 1).len;
+	lua_Integer n = luaL_checkinteger(L, 2);
+	uint64_t passed = n < 0 ? -(uint64_t)n : (uint64_t)n;
+
+	lua_limits_charge(L, (passed < len ? passed : len) / 8);
+	return lua_tocfunction(L, lua_upvalueindex(1))(L);
+}
+
+/* Copies members of the table below the top into the one on top. */
+static void copy_members(lua_State *L, const char *const *names, size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		lua_getfield(L, -2, names[i]);
+		lua_setfield(L, -2, names[i]);
+	}
+}
+
+/* Puts `stand_in` before the stock function `name`, from the table below the top into the one on top. */
 static void guard(lua_State *L, const char *name, lua_CFunction stand_in)
 {
-	lua_getfield(L, -1, name);
+	lua_getfield(L, -2, name);
 	assert(lua_iscfunction(L, -1));
 	lua_pushcclosure(L, stand_in, 1);
 	lua_setfield(L, -2, name);
@@ -107,23 +137,19 @@ static void guard(lua_State *L, const char *name, lua_CFunction stand_in)
 
 void lua_string_install(lua_State *L)
 {
-	static const char *const wrapped[] = {"byte",    "char", "len",      "lower", "upper",
-					      "reverse", "sub",  "packsize", "unpack"};
+	/* Those in the second row take constant time or make a string, which is counted as such. */
+	static const char *const walking[] = {"char", "lower", "packsize", "reverse", "upper"};
+	static const char *const direct[] = {"len", "sub", "unpack"};
 
 	/* The stock library makes the metatable of strings, with arithmetic on numerals. */
 	lua_pushcfunction(L, luaopen_string);
 	lua_call(L, 0, 1);
 	lua_newtable(L);
-	for (size_t i = 0; i < ARRAY_LEN(wrapped); i++) {
-		lua_getfield(L, -2, wrapped[i]);
-		lua_setfield(L, -2, wrapped[i]);
-	}
+	copy_members(L, walking, ARRAY_LEN(walking));
 	lua_library_wrap(L);
-	lua_getfield(L, -2, "format");
-	lua_setfield(L, -2, "format");
+	copy_members(L, direct, ARRAY_LEN(direct));
+	guard(L, "byte", by_results);
 	guard(L, "format", string_format);
-	lua_getfield(L, -2, "pack");
-	lua_setfield(L, -2, "pack");
 	guard(L, "pack", string_pack);
 	lua_pushcfunction(L, string_rep);
 	lua_setfield(L, -2, "rep");
@@ -139,7 +165,16 @@ void lua_string_install(lua_State *L)
 
 void lua_utf8_install(lua_State *L)
 {
+	static const char *const walking[] = {"char", "len"}, *const direct[] = {"charpattern",
+										 "codes"};
+
 	lua_pushcfunction(L, luaopen_utf8);
 	lua_call(L, 0, 1);
+	lua_newtable(L);
+	copy_members(L, walking, ARRAY_LEN(walking));
 	lua_library_wrap(L);
+	copy_members(L, direct, ARRAY_LEN(direct));
+	guard(L, "codepoint", by_results);
+	guard(L, "offset", utf8_offset);
+	lua_replace(L, -2);
 }

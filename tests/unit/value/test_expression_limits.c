@@ -51,6 +51,39 @@ START_TEST(steps_are_bounded)
 }
 END_TEST
 
+/* Walking over a long text character by character is work in its length, not in the square of it. */
+START_TEST(ordinary_work_fits)
+{
+	struct bench b;
+
+	bench_open(&b, counted);
+	RUNS(&b,
+	     "local s, n = ('ab '):rep(10000), 0 for i = 1, #s do if s:sub(i, i) == 'a' then n = n "
+	     "+ 1 end end total = n",
+	     "{\"total\":10000}");
+	RUNS(&b,
+	     "local s, n = ('ab '):rep(10000), 0 for i = 1, #s do n = n + s:byte(i) end total = n",
+	     "{\"total\":2270000}");
+	RUNS(&b,
+	     "local s, n, at = ('ab '):rep(10000), 0, 1 while true do local f = s:find('b', at, "
+	     "true) if not f then break "
+	     "end n = n + 1 at = f + 1 end total = n",
+	     "{\"total\":10000}");
+	RUNS(&b,
+	     "local n = 0 for w in ('ab '):rep(10000):gmatch('%a+') do n = n + #w end total = n",
+	     "{\"total\":20000}");
+	RUNS(&b,
+	     "local s, n = ('ä'):rep(5000), 0 for p, c in utf8.codes(s) do n = n + "
+	     "utf8.codepoint(s, p) end total = n",
+	     "{\"total\":1140000}");
+	RUNS(&b,
+	     "local t = {} for i = 1, 10000 do t[i] = (i * 7919) % 10007 end table.sort(t) total = "
+	     "t[1] + t[10000]",
+	     "{\"total\":10007}");
+	bench_close(&b);
+}
+END_TEST
+
 START_TEST(live_memory_is_bounded)
 {
 	static const char *const sources[] = {
@@ -332,10 +365,11 @@ static Suite *limits_suite(void)
 	TCase *tcase = tcase_create("limits");
 
 	tcase_set_timeout(tcase, 120);
-	TEST_ADD_ALL(tcase, steps_are_bounded, live_memory_is_bounded, memory_in_total_is_bounded,
-		     recursion_in_c_is_an_error, cpu_time_is_bounded, the_real_clock_works_too,
-		     any_refusal_is_a_breach_and_no_more, history_does_not_change_the_verdict,
-		     every_state_gives_the_same, many_evaluations_leave_nothing);
+	TEST_ADD_ALL(tcase, steps_are_bounded, ordinary_work_fits, live_memory_is_bounded,
+		     memory_in_total_is_bounded, recursion_in_c_is_an_error, cpu_time_is_bounded,
+		     the_real_clock_works_too, any_refusal_is_a_breach_and_no_more,
+		     history_does_not_change_the_verdict, every_state_gives_the_same,
+		     many_evaluations_leave_nothing);
 	suite_add_tcase(suite, tcase);
 	return suite;
 }
