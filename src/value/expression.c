@@ -112,7 +112,7 @@ int lua_environment_assign(lua_State *L)
  */
 static int strings_inflate(lua_State *L)
 {
-	size_t count = lua_state_of(L)->in_use / 8;
+	size_t count = lua_state_of(L)->in_use / 24;
 
 	lua_gc(L, LUA_GCSTOP);
 	for (size_t i = 0; i < count; i++) {

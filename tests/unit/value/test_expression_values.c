@@ -2,7 +2,7 @@
 /* What expressions see and give back: names, views, exactness, tables, scripts, isolation. */
 #include "tests/unit/value/expression_support.h"
 
-START_TEST(names)
+START_TEST(names_of_the_scope)
 {
 	static const struct bench_row rows[] = {
 		{"payload.amount > 100 and payload.kind == 'card'", "true"},
@@ -441,7 +441,7 @@ static Suite *values_suite(void)
 	Suite *suite = suite_create("expression values");
 	TCase *tcase = tcase_create("values");
 
-	TEST_ADD_ALL(tcase, names, later_names_hide_earlier_ones_and_the_library,
+	TEST_ADD_ALL(tcase, names_of_the_scope, later_names_hide_earlier_ones_and_the_library,
 		     missing_fields_are_nil, values_are_exact, byte_strings_stay_byte_strings,
 		     results_outlive_the_state, views_behave_like_tables, walks_have_one_order,
 		     tables_become_values, the_depth_bound_counts_views,
