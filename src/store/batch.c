@@ -16,7 +16,7 @@
 
 /* How much of a queue one batch may look through for elements without a conflict. */
 #define SCAN_FACTOR 4
-#define SPARE_MAX 16
+#define SPARE_MAX   16
 
 /* --- gate keys --- */
 
@@ -53,12 +53,14 @@ static void key_set_clear(struct key_set *set)
 
 static void key_set_grow(struct key_set *set)
 {
-	struct key_set bigger = {.slot_count = set->slot_count * 2, .count = set->count, .generation = 1};
+	struct key_set bigger = {
+		.slot_count = set->slot_count * 2, .count = set->count, .generation = 1};
 
 	bigger.slots = mem_zalloc(bigger.slot_count * sizeof(*bigger.slots));
 	for (uint32_t i = 0; i < set->slot_count; i++)
 		if (set->slots[i].generation == set->generation)
-			*key_slot_of(&bigger, set->slots[i].key) = (struct key_slot){set->slots[i].key, 1};
+			*key_slot_of(&bigger,
+				     set->slots[i].key) = (struct key_slot){set->slots[i].key, 1};
 	free(set->slots);
 	*set = bigger;
 }
@@ -96,7 +98,8 @@ static bool request_keys(struct key_set *set, const struct store_request *reques
 	if (request->kind == STORE_CLAIM)
 		return visit(set, container_of(request, const struct store_claim, base)->instance);
 	if (request->kind == STORE_RELEASE)
-		return visit(set, container_of(request, const struct store_release, base)->instance);
+		return visit(set,
+			     container_of(request, const struct store_release, base)->instance);
 	if (request->kind != STORE_COMMIT)
 		return false;
 	commit = container_of(request, const struct store_commit, base);
@@ -154,7 +157,8 @@ void batch_add(struct batch *batch, struct store_request *request)
 {
 	if (batch->count == batch->cap) {
 		batch->cap = batch->cap ? batch->cap * 2 : 16;
-		batch->elements = mem_array(batch->elements, batch->cap, sizeof(struct store_request *));
+		batch->elements = mem_array(batch->elements, batch->cap,
+					    sizeof(struct store_request *));
 	}
 	batch->elements[batch->count++] = request;
 }
@@ -162,7 +166,10 @@ void batch_add(struct batch *batch, struct store_request *request)
 void batch_end(struct batch *batch)
 {
 	struct store *store = batch->store;
-	struct batch fresh = {.store = store, .elements = batch->elements, .cap = batch->cap, .arena = batch->arena};
+	struct batch fresh = {.store = store,
+			      .elements = batch->elements,
+			      .cap = batch->cap,
+			      .arena = batch->arena};
 
 	assert(!batch->running);
 	if (batch->pause.loop)
@@ -237,7 +244,8 @@ static const struct id *element_instance(const struct store_request *request)
 /* Claims before releases; then by instance. */
 static int element_compare(const void *a, const void *b)
 {
-	const struct store_request *x = *(struct store_request *const *)a, *y = *(struct store_request *const *)b;
+	const struct store_request *x = *(struct store_request *const *)a,
+				   *y = *(struct store_request *const *)b;
 
 	if (x->kind != y->kind)
 		return x->kind < y->kind ? -1 : 1;
@@ -288,7 +296,8 @@ struct batch *batch_form(struct store *store, enum store_kind kind)
 	if (releases)
 		form_from(batch, &store->queues[STORE_RELEASE]);
 	if (kind != STORE_RESOLVE && batch->count > 1)
-		qsort(batch->elements, batch->count, sizeof(struct store_request *), element_compare);
+		qsort(batch->elements, batch->count, sizeof(struct store_request *),
+		      element_compare);
 	batch_path(batch);
 	return batch;
 }

@@ -15,12 +15,13 @@ static bool text_is_valid(struct str text)
 static bool text_check(struct str text, size_t max, const char *what, struct error *err)
 {
 	if (text.len > max) {
-		error_set(err, RESULT_REJECT, CODE_RUNTIME_STORE_REJECTED, "the %s has %zu bytes; at most %zu are allowed",
-			  what, text.len, max);
+		error_set(err, RESULT_REJECT, CODE_RUNTIME_STORE_REJECTED,
+			  "the %s has %zu bytes; at most %zu are allowed", what, text.len, max);
 		return false;
 	}
 	if (!text_is_valid(text)) {
-		error_set(err, RESULT_REJECT, CODE_RUNTIME_STORE_REJECTED, "the %s is not UTF-8 or holds a NUL", what);
+		error_set(err, RESULT_REJECT, CODE_RUNTIME_STORE_REJECTED,
+			  "the %s is not UTF-8 or holds a NUL", what);
 		return false;
 	}
 	return true;
@@ -32,7 +33,8 @@ static bool tenant_check(struct str tenant, struct error *err)
 	if (!text_check(tenant, STORE_TEXT_MAX, "tenant", err))
 		return false;
 	if (!tenant.len || str_find(tenant, ',') >= 0) {
-		error_set(err, RESULT_REJECT, CODE_RUNTIME_STORE_REJECTED, "the tenant is empty or holds a comma");
+		error_set(err, RESULT_REJECT, CODE_RUNTIME_STORE_REJECTED,
+			  "the tenant is empty or holds a comma");
 		return false;
 	}
 	return true;
@@ -45,7 +47,8 @@ static enum store_outcome outcome_of(bool ok)
 
 enum store_outcome claim_check(const struct store_claim *claim, struct error *err)
 {
-	return outcome_of(tenant_check(claim->tenant, err) && text_check(claim->owner, STORE_TEXT_MAX, "owner", err));
+	return outcome_of(tenant_check(claim->tenant, err) &&
+			  text_check(claim->owner, STORE_TEXT_MAX, "owner", err));
 }
 
 enum store_outcome release_check(const struct store_release *release, struct error *err)
@@ -105,11 +108,12 @@ static bool unique_wait_is_twice(const struct store_commit *commit)
 
 enum store_outcome commit_check(const struct store_commit *commit, struct error *err)
 {
-	if (!tenant_check(commit->tenant, err) || !text_check(commit->owner, STORE_TEXT_MAX, "owner", err) ||
+	if (!tenant_check(commit->tenant, err) ||
+	    !text_check(commit->owner, STORE_TEXT_MAX, "owner", err) ||
 	    !text_check(commit->deployment, STORE_TEXT_MAX, "deployment", err) ||
 	    !text_check(commit->process, STORE_TEXT_MAX, "process", err) ||
-	    !text_check(commit->code, STORE_TEXT_MAX, "code", err) || !correlation_check(commit, err) ||
-	    !outbox_check(commit, err))
+	    !text_check(commit->code, STORE_TEXT_MAX, "code", err) ||
+	    !correlation_check(commit, err) || !outbox_check(commit, err))
 		return STORE_REJECTED;
 	return unique_wait_is_twice(commit) ? STORE_WAIT_NOT_UNIQUE : STORE_OK;
 }
@@ -147,18 +151,21 @@ uint64_t commit_size(const struct store_commit *commit)
 {
 	uint64_t size = 256 + commit->snapshot.len + commit->detail.len;
 
-	size += 64ull * (commit->waits_added_count + commit->waits_removed_count + commit->inbox_key_count);
+	size += 64ull *
+		(commit->waits_added_count + commit->waits_removed_count + commit->inbox_key_count);
 	for (uint32_t i = 0; i < commit->aliases_added_count; i++)
 		size += 64 + commit->aliases_added[i].value.len;
 	for (uint32_t i = 0; i < commit->outbox_count; i++) {
 		const struct outbox_row *row = &commit->outbox[i];
 
-		size += 256 + row->body.len + row->headers.len + row->record_key.len + row->correlation.len;
+		size += 256 + row->body.len + row->headers.len + row->record_key.len +
+			row->correlation.len;
 	}
 	for (uint32_t i = 0; i < commit->dead_letter_count; i++) {
 		const struct dead_letter_row *dead = &commit->dead_letters[i];
 
-		size += 256 + dead->payload.len + dead->headers.len + dead->record_key.len + dead->detail.len;
+		size += 256 + dead->payload.len + dead->headers.len + dead->record_key.len +
+			dead->detail.len;
 	}
 	return size;
 }

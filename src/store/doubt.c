@@ -28,8 +28,8 @@
 #include "base/time.h"
 #include "store/internal.h"
 
-#define POLL_US (50 * US_PER_MS)
-#define PAUSE_US (500 * US_PER_MS)
+#define POLL_US         (50 * US_PER_MS)
+#define PAUSE_US        (500 * US_PER_MS)
 #define RENEW_TRIES_MAX 3
 
 static struct store_commit *commit_of(struct store_request *request)
@@ -37,7 +37,8 @@ static struct store_commit *commit_of(struct store_request *request)
 	return container_of(request, struct store_commit, base);
 }
 
-static void phase(struct batch *batch, void (*build)(struct batch *), void (*finish)(struct batch *))
+static void phase(struct batch *batch, void (*build)(struct batch *),
+		  void (*finish)(struct batch *))
 {
 	batch->build = build;
 	batch->finish = finish;
@@ -107,7 +108,8 @@ static void status_finish(struct batch *batch)
 	const struct field *status;
 
 	/* A server that took over without this transaction says that its id lies in the future. */
-	if (segment->outcome == SEGMENT_ERROR && error_class(segment->sqlstate) == ERROR_CLASS_ELEMENT) {
+	if (segment->outcome == SEGMENT_ERROR &&
+	    error_class(segment->sqlstate) == ERROR_CLASS_ELEMENT) {
 		doubt_unknown(batch);
 		return;
 	}
@@ -165,7 +167,8 @@ static bool inbox_leads_to(const struct batch *batch, struct id instance)
 enum { GET_STATUS = 4, GET_VERSION = 5, GET_OWNER = 10, GET_SNAPSHOT = 12 };
 
 /* True when the element is known to have committed; else *verdict is its answer, or STORE_OK for "run again alone". */
-static bool resume_judge(const struct batch *batch, const struct store_commit *commit, enum store_outcome *verdict)
+static bool resume_judge(const struct batch *batch, const struct store_commit *commit,
+			 enum store_outcome *verdict)
 {
 	const struct rows *rows = &batch->own.calls[0].rows;
 	const struct field *f;
@@ -179,9 +182,9 @@ static bool resume_judge(const struct batch *batch, const struct store_commit *c
 		if (batch->verdict_gate != GATE_FENCE)
 			return false;
 		*verdict = !f[GET_OWNER].is_null && str_equal(f[GET_OWNER].str, commit->owner) &&
-					   f[GET_VERSION].i == commit->version ?
-				   STORE_OK :
-				   STORE_FENCED;
+					   f[GET_VERSION].i == commit->version
+				   ? STORE_OK
+				   : STORE_FENCED;
 		return false;
 	}
 	if (commit->inbox_key_count && inbox_leads_to(batch, commit->instance))
@@ -201,7 +204,8 @@ static void judge_take(struct batch *batch)
 	if (commit->commit == COMMIT_RESUME)
 		committed = resume_judge(batch, commit, &verdict);
 	else
-		committed = commit->commit == COMMIT_SPAWN && batch->own.calls[0].rows.row_count > 0;
+		committed = commit->commit == COMMIT_SPAWN &&
+			    batch->own.calls[0].rows.row_count > 0;
 	if (committed || (verdict == STORE_OK && batch->verdict_gate == GATE_EXISTS)) {
 		doubt_committed(batch);
 		return;

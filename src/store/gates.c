@@ -15,9 +15,9 @@
 #include "base/time.h"
 #include "store/internal.h"
 
-#define TRIES_MAX 3
+#define TRIES_MAX      3
 #define LOCK_TRIES_MAX 6
-#define LOCK_PAUSE_US (50 * US_PER_MS)
+#define LOCK_PAUSE_US  (50 * US_PER_MS)
 #define DOUBT_PAUSE_US (500 * US_PER_MS)
 
 enum error_class error_class(const char *sqlstate)
@@ -27,23 +27,25 @@ enum error_class error_class(const char *sqlstate)
 		const char *prefix;
 		enum error_class class;
 	} classes[] = {
-		{"55P03", ERROR_CLASS_LOCK},	/* lock not available */
-		{"40P01", ERROR_CLASS_LOCK},	/* deadlock */
-		{"40001", ERROR_CLASS_LOCK},	/* serialization failure */
-		{"57014", ERROR_CLASS_LOCK},	/* cancelled by a statement timeout */
-		{"57", ERROR_CLASS_AWAY},	/* shutdown, crash, starting up */
-		{"08", ERROR_CLASS_AWAY},	/* connection exceptions */
-		{"53", ERROR_CLASS_AWAY},	/* out of disk, memory, connections */
-		{"25", ERROR_CLASS_AWAY},	/* a read-only standby */
-		{"28", ERROR_CLASS_AWAY},	/* authorization */
-		{"42", ERROR_CLASS_AWAY},	/* the schema or its grants are not what this version needs */
-		{"3D", ERROR_CLASS_AWAY},	/* no such database */
-		{"3F", ERROR_CLASS_AWAY},	/* no such schema */
-		{"0A", ERROR_CLASS_AWAY},	/* "cached plan must not change result type": a migration went on */
-		{"26", ERROR_CLASS_AWAY},	/* a prepared statement is gone */
-		{"22", ERROR_CLASS_ELEMENT},	/* a value out of range */
-		{"23", ERROR_CLASS_ELEMENT},	/* a constraint */
-		{"54", ERROR_CLASS_ELEMENT},	/* too large for an index or a row */
+		{"55P03", ERROR_CLASS_LOCK}, /* lock not available */
+		{"40P01", ERROR_CLASS_LOCK}, /* deadlock */
+		{"40001", ERROR_CLASS_LOCK}, /* serialization failure */
+		{"57014", ERROR_CLASS_LOCK}, /* cancelled by a statement timeout */
+		{"57", ERROR_CLASS_AWAY},    /* shutdown, crash, starting up */
+		{"08", ERROR_CLASS_AWAY},    /* connection exceptions */
+		{"53", ERROR_CLASS_AWAY},    /* out of disk, memory, connections */
+		{"25", ERROR_CLASS_AWAY},    /* a read-only standby */
+		{"28", ERROR_CLASS_AWAY},    /* authorization */
+		{"42",
+		 ERROR_CLASS_AWAY}, /* the schema or its grants are not what this version needs */
+		{"3D", ERROR_CLASS_AWAY}, /* no such database */
+		{"3F", ERROR_CLASS_AWAY}, /* no such schema */
+		{"0A",
+		 ERROR_CLASS_AWAY}, /* "cached plan must not change result type": a migration went on */
+		{"26", ERROR_CLASS_AWAY},    /* a prepared statement is gone */
+		{"22", ERROR_CLASS_ELEMENT}, /* a value out of range */
+		{"23", ERROR_CLASS_ELEMENT}, /* a constraint */
+		{"54", ERROR_CLASS_ELEMENT}, /* too large for an index or a row */
 		{"21", ERROR_CLASS_ELEMENT},
 	};
 
@@ -80,7 +82,8 @@ static void fence_probe_build(struct batch *batch)
 	segment_begin(batch, 1);
 	c = segment_call(batch, STATEMENT_FENCE_PROBE, batch->count);
 	for (uint32_t i = 0; i < batch->count; i++) {
-		struct store_commit *commit = container_of(batch->elements[i], struct store_commit, base);
+		struct store_commit *commit = container_of(batch->elements[i], struct store_commit,
+							   base);
 
 		set_int(&c[0], i, i);
 		set_str(&c[1], i, commit->tenant);
@@ -101,7 +104,8 @@ static void fence_probe_take(struct batch *batch)
 
 		assert(f[0].i >= 0 && f[0].i < batch->count);
 		commit = container_of(batch->elements[f[0].i], struct store_commit, base);
-		if (!f[1].is_null && str_equal(f[1].str, commit->owner) && f[2].i == commit->version)
+		if (!f[1].is_null && str_equal(f[1].str, commit->owner) &&
+		    f[2].i == commit->version)
 			commit->base.outcome = STORE_OK;
 	}
 	for (uint32_t i = 0; i < batch->count; i++) {
@@ -155,7 +159,8 @@ static struct batch *failed_split(struct batch *batch)
 }
 
 /* Hands each element of a doubtful batch to a judgement of its own. */
-static void judge_all(struct batch *batch, enum store_outcome verdict, enum gate gate, const char *text)
+static void judge_all(struct batch *batch, enum store_outcome verdict, enum gate gate,
+		      const char *text)
 {
 	for (uint32_t i = 0; i < batch->count; i++) {
 		struct batch *alone = batch_split(batch);
@@ -205,7 +210,8 @@ void gates_quarantine(struct batch *batch)
 	batch->quarantined = true;
 	batch->class = CONN_QUARANTINE;
 	if (batch->lock_tries++ < LOCK_TRIES_MAX || batch->doubtful) {
-		uint32_t tries = batch->lock_tries < LOCK_TRIES_MAX ? batch->lock_tries : LOCK_TRIES_MAX;
+		uint32_t tries = batch->lock_tries < LOCK_TRIES_MAX ? batch->lock_tries
+								    : LOCK_TRIES_MAX;
 
 		batch_ready_later(batch, tries == 1 ? 0 : LOCK_PAUSE_US << (tries - 2));
 		return;
@@ -252,15 +258,20 @@ void gates_error(struct batch *batch)
 	}
 	snprintf(text, sizeof(text), "%s", segment->text);
 	if (batch->doubtful)
-		doubt_judge(batch, class == ERROR_CLASS_ELEMENT ? STORE_REJECTED : STORE_UNAVAILABLE, GATE_NONE, text);
+		doubt_judge(batch,
+			    class == ERROR_CLASS_ELEMENT ? STORE_REJECTED : STORE_UNAVAILABLE,
+			    GATE_NONE, text);
 	else
-		store_answer_all(batch, class == ERROR_CLASS_ELEMENT ? STORE_REJECTED : STORE_UNAVAILABLE, text);
+		store_answer_all(batch,
+				 class == ERROR_CLASS_ELEMENT ? STORE_REJECTED : STORE_UNAVAILABLE,
+				 text);
 }
 
 void gates_not_run(struct batch *batch)
 {
 	struct store *store = batch->store;
-	const char *why = batch->segment->outcome == SEGMENT_ERROR ? batch->segment->text : "the connection was lost";
+	const char *why = batch->segment->outcome == SEGMENT_ERROR ? batch->segment->text
+								   : "the connection was lost";
 	char text[256];
 
 	snprintf(text, sizeof(text), "%s", why);

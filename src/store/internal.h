@@ -47,7 +47,7 @@ struct key_set {
 	struct key_slot {
 		struct id key;
 		uint32_t generation;
-	} *slots;
+	} * slots;
 	uint32_t slot_count; /* a power of two */
 	uint32_t count;
 	uint32_t generation;
@@ -77,11 +77,11 @@ struct batch {
 	void (*build)(struct batch *batch);
 	void (*finish)(struct batch *batch);
 	struct loop_timer pause;
-	uint32_t tries;	     /* runs that did not take place */
+	uint32_t tries;      /* runs that did not take place */
 	uint32_t lock_tries; /* runs in quarantine */
 	bool quarantined;
-	bool in_doubt;	/* being resolved: not answered before */
-	bool doubtful;	/* may have committed already: gates are judged, not believed */
+	bool in_doubt;  /* being resolved: not answered before */
+	bool doubtful;  /* may have committed already: gates are judged, not believed */
 	bool committed; /* resolved: it did */
 	/* What resolves doubt. */
 	uint64_t xid;
@@ -158,9 +158,9 @@ uint64_t commit_size(const struct store_commit *commit);
 /* --- gates.c --- */
 
 enum error_class {
-	ERROR_CLASS_LOCK,    /* met a lock or deadlock: smaller, then alone and patiently */
-	ERROR_CLASS_AWAY,    /* nothing can run at the moment */
-	ERROR_CLASS_SERVER,  /* the server's fault, maybe with one element: alone, but not the element's end */
+	ERROR_CLASS_LOCK, /* met a lock or deadlock: smaller, then alone and patiently */
+	ERROR_CLASS_AWAY, /* nothing can run at the moment */
+	ERROR_CLASS_SERVER, /* the server's fault, maybe with one element: alone, but not the element's end */
 	ERROR_CLASS_ELEMENT, /* an element cannot be stored */
 };
 enum error_class error_class(const char *sqlstate);

@@ -25,7 +25,8 @@ void queue_init(struct queue *queue)
 
 void queue_done(struct queue *queue)
 {
-	for (struct map_entry *entry = map_first(&queue->tenants); entry; entry = map_next(&queue->tenants, entry))
+	for (struct map_entry *entry = map_first(&queue->tenants); entry;
+	     entry = map_next(&queue->tenants, entry))
 		free(entry->value);
 	map_done(&queue->tenants);
 }

@@ -54,7 +54,8 @@ static void tenant_list_add(struct tenant_list *list, struct str tenant)
 /* ",a,b," */
 static struct str tenants_of(struct batch *batch)
 {
-	struct tenant_list list = {arena_alloc(&batch->arena, (batch->count + 1) * sizeof(struct str)), 0, 1};
+	struct tenant_list list = {
+		arena_alloc(&batch->arena, (batch->count + 1) * sizeof(struct str)), 0, 1};
 	char *text, *at;
 
 	for (uint32_t i = 0; i < batch->count; i++)
@@ -80,7 +81,8 @@ void segment_begin(struct batch *batch, uint32_t call_max)
 	batch->own = (struct segment){
 		.calls = arena_alloc(&batch->arena, call_max * sizeof(struct segment_call)),
 		.tenants = tenants_of(batch),
-		.lock_timeout_ms = batch->quarantined ? QUARANTINE_LOCK_TIMEOUT_MS : store->settings.lock_timeout_ms,
+		.lock_timeout_ms = batch->quarantined ? QUARANTINE_LOCK_TIMEOUT_MS
+						      : store->settings.lock_timeout_ms,
 		.arena = &batch->arena,
 	};
 	batch->segment = &batch->own;
@@ -111,12 +113,15 @@ struct column *segment_call(struct batch *batch, enum statement_id statement, ui
 
 	for (uint32_t i = 0; i < width; i++) {
 		bool scalar = params[i] >= 'A' && params[i] <= 'Z';
-		enum column_type type = (enum column_type)(scalar ? params[i] - 'A' + 'a' : params[i]);
+		enum column_type type = (enum column_type)(scalar ? params[i] - 'A' + 'a'
+								  : params[i]);
 
-		columns[i] = (struct column){.type = type, .scalar = scalar, .count = scalar ? 1 : count};
+		columns[i] = (struct column){
+			.type = type, .scalar = scalar, .count = scalar ? 1 : count};
 		columns[i].ints = arena_alloc(&batch->arena, columns[i].count * entry_size(type));
 	}
-	batch->own.calls[batch->own.call_count++] = (struct segment_call){.statement = statement, .params = columns};
+	batch->own.calls[batch->own.call_count++] = (struct segment_call){.statement = statement,
+									  .params = columns};
 	return columns;
 }
 
@@ -167,7 +172,9 @@ static void take_claims(struct batch *batch)
 	struct segment_call *call = &batch->own.calls[batch->own.call_count - 1];
 
 	for (uint32_t i = 0; i < batch->count; i++)
-		batch->elements[i]->outcome = batch->elements[i]->kind == STORE_CLAIM ? STORE_REFUSED : STORE_OK;
+		batch->elements[i]->outcome = batch->elements[i]->kind == STORE_CLAIM
+						      ? STORE_REFUSED
+						      : STORE_OK;
 	for (uint32_t i = 0; call->statement == STATEMENT_CLAIM && i < call->rows.row_count; i++) {
 		const struct field *f = rows_at(&call->rows, i, 0);
 		struct store_claim *claim;
@@ -252,7 +259,8 @@ static void take_wait_rows(struct batch *batch, const struct rows *rows)
 		       rows_at(rows, end, 0)->i < (int64_t)first_key + resolve->wait_key_count)
 			end++;
 		resolve->wait_count = end - row;
-		resolve->waits = arena_alloc(resolve->base.arena, (end - row + 1) * sizeof(struct store_wait));
+		resolve->waits = arena_alloc(resolve->base.arena,
+					     (end - row + 1) * sizeof(struct store_wait));
 		for (struct store_wait *wait = resolve->waits; row < end; row++, wait++) {
 			const struct field *f = rows_at(rows, row, 0);
 
@@ -315,7 +323,8 @@ static int key_ref_compare(const void *a, const void *b)
 
 static int outbox_ref_compare(const void *a, const void *b)
 {
-	const struct outbox_row *x = ((const struct outbox_ref *)a)->row, *y = ((const struct outbox_ref *)b)->row;
+	const struct outbox_row *x = ((const struct outbox_ref *)a)->row,
+				*y = ((const struct outbox_ref *)b)->row;
 	int order = memcmp(&x->instance, &y->instance, sizeof(x->instance));
 
 	if (!order)
@@ -325,7 +334,8 @@ static int outbox_ref_compare(const void *a, const void *b)
 	return order ? order : (x->ordinal > y->ordinal) - (x->ordinal < y->ordinal);
 }
 
-static void sort_unless_sorted(void *base, uint32_t count, size_t size, int (*compare)(const void *, const void *))
+static void sort_unless_sorted(void *base, uint32_t count, size_t size,
+			       int (*compare)(const void *, const void *))
 {
 	for (uint32_t i = 1; i < count; i++)
 		if (compare((char *)base + (i - 1) * size, (char *)base + i * size) > 0) {
@@ -359,15 +369,18 @@ void segment_outbox_claimed(struct batch *batch, const struct rows *rows)
 
 	for (uint32_t i = 0; i < rows->row_count; i++) {
 		const struct field *f = rows_at(rows, i, 0);
-		struct outbox_row key = {
-			.instance = f[0].id, .channel = f[1].str, .version = f[2].i, .ordinal = f[3].i};
+		struct outbox_row key = {.instance = f[0].id,
+					 .channel = f[1].str,
+					 .version = f[2].i,
+					 .ordinal = f[3].i};
 		struct outbox_ref want = {&key, 0}, *found;
 
 		/* Rows mostly come as they were sent. */
 		if (at < batch->outbox_count && outbox_ref_compare(&batch->outbox[at], &want) == 0)
 			found = &batch->outbox[at];
 		else
-			found = bsearch(&want, batch->outbox, batch->outbox_count, sizeof(want), outbox_ref_compare);
+			found = bsearch(&want, batch->outbox, batch->outbox_count, sizeof(want),
+					outbox_ref_compare);
 		if (!found)
 			continue;
 		found->row->claimed = rows->column_count < 5 || f[4].b;
@@ -443,8 +456,8 @@ static void build_inbox(struct batch *batch)
 /* What tells the rows of one key apart: instance and token; nothing when the key is unique. */
 static struct id wait_slot(const struct store_commit *commit, const struct store_wait_row *wait)
 {
-	uint8_t token[4] = {(uint8_t)(wait->token >> 24), (uint8_t)(wait->token >> 16), (uint8_t)(wait->token >> 8),
-			    (uint8_t)wait->token};
+	uint8_t token[4] = {(uint8_t)(wait->token >> 24), (uint8_t)(wait->token >> 16),
+			    (uint8_t)(wait->token >> 8), (uint8_t)wait->token};
 
 	if (wait->unique)
 		return ID_NONE;
@@ -464,7 +477,8 @@ static bool chosen(enum row_choice choice, bool unique)
 }
 
 /* The waits of all elements, added or removed, by (key, slot); NULL if none is chosen. */
-static struct key_ref *wait_refs(struct batch *batch, bool added, enum row_choice choice, uint32_t *count)
+static struct key_ref *wait_refs(struct batch *batch, bool added, enum row_choice choice,
+				 uint32_t *count)
 {
 	uint32_t total = 0, at = 0;
 	struct key_ref *refs;
@@ -477,12 +491,14 @@ static struct key_ref *wait_refs(struct batch *batch, bool added, enum row_choic
 	refs = total ? arena_alloc(&batch->arena, total * sizeof(*refs)) : NULL;
 	for (uint32_t i = 0; i < batch->count; i++) {
 		struct store_commit *commit = commit_of(batch->elements[i]);
-		const struct store_wait_row *rows = added ? commit->waits_added : commit->waits_removed;
+		const struct store_wait_row *rows = added ? commit->waits_added
+							  : commit->waits_removed;
 		uint32_t n = added ? commit->waits_added_count : commit->waits_removed_count;
 
 		for (uint32_t k = 0; k < n; k++)
 			if (chosen(choice, rows[k].unique))
-				refs[at++] = (struct key_ref){rows[k].key, wait_slot(commit, &rows[k]), i, k};
+				refs[at++] = (struct key_ref){rows[k].key,
+							      wait_slot(commit, &rows[k]), i, k};
 	}
 	*count = at;
 	if (at)
@@ -490,7 +506,8 @@ static struct key_ref *wait_refs(struct batch *batch, bool added, enum row_choic
 	return at ? refs : NULL;
 }
 
-static struct key_ref *alias_refs(struct batch *batch, bool added, enum row_choice choice, uint32_t *count)
+static struct key_ref *alias_refs(struct batch *batch, bool added, enum row_choice choice,
+				  uint32_t *count)
 {
 	uint32_t total = 0, at = 0, kept = 0;
 	struct key_ref *refs;
@@ -503,12 +520,14 @@ static struct key_ref *alias_refs(struct batch *batch, bool added, enum row_choi
 	refs = total ? arena_alloc(&batch->arena, total * sizeof(*refs)) : NULL;
 	for (uint32_t i = 0; i < batch->count; i++) {
 		struct store_commit *commit = commit_of(batch->elements[i]);
-		const struct store_alias_row *rows = added ? commit->aliases_added : commit->aliases_removed;
+		const struct store_alias_row *rows = added ? commit->aliases_added
+							   : commit->aliases_removed;
 		uint32_t n = added ? commit->aliases_added_count : commit->aliases_removed_count;
 
 		for (uint32_t k = 0; k < n; k++)
 			if (chosen(choice, rows[k].unique))
-				refs[at++] = (struct key_ref){rows[k].key, alias_slot(commit, &rows[k]), i, k};
+				refs[at++] = (struct key_ref){rows[k].key,
+							      alias_slot(commit, &rows[k]), i, k};
 	}
 	*count = 0;
 	if (!at)
@@ -516,13 +535,15 @@ static struct key_ref *alias_refs(struct batch *batch, bool added, enum row_choi
 	qsort(refs, at, sizeof(*refs), key_ref_compare);
 	/* An instance that registers an alias twice has it once. */
 	for (uint32_t i = 0; i < at; i++)
-		if (!kept || refs[kept - 1].ord != refs[i].ord || !id_equal(refs[kept - 1].key, refs[i].key))
+		if (!kept || refs[kept - 1].ord != refs[i].ord ||
+		    !id_equal(refs[kept - 1].key, refs[i].key))
 			refs[kept++] = refs[i];
 	*count = kept;
 	return refs;
 }
 
-static void build_deletes(struct batch *batch, enum statement_id statement, const struct key_ref *refs, uint32_t count)
+static void build_deletes(struct batch *batch, enum statement_id statement,
+			  const struct key_ref *refs, uint32_t count)
 {
 	struct column *c;
 
@@ -537,7 +558,8 @@ static void build_deletes(struct batch *batch, enum statement_id statement, cons
 	}
 }
 
-static void build_alias_inserts(struct batch *batch, enum statement_id statement, enum row_choice choice)
+static void build_alias_inserts(struct batch *batch, enum statement_id statement,
+				enum row_choice choice)
 {
 	uint32_t count;
 	struct key_ref *refs = alias_refs(batch, true, choice, &count);
@@ -560,7 +582,8 @@ static void build_alias_inserts(struct batch *batch, enum statement_id statement
 	}
 }
 
-static void build_wait_inserts(struct batch *batch, enum statement_id statement, enum row_choice choice)
+static void build_wait_inserts(struct batch *batch, enum statement_id statement,
+			       enum row_choice choice)
 {
 	uint32_t count;
 	struct key_ref *refs = wait_refs(batch, true, choice, &count);

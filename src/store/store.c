@@ -31,7 +31,8 @@ void store_count(_Atomic uint64_t *counter, uint64_t more)
 
 /* --- answers --- */
 
-void store_answer(struct store *store UNUSED, struct store_request *request, enum store_outcome outcome)
+void store_answer(struct store *store UNUSED, struct store_request *request,
+		  enum store_outcome outcome)
 {
 	request->outcome = outcome;
 	loop_post(request->reply_to, &request->done);
@@ -39,14 +40,15 @@ void store_answer(struct store *store UNUSED, struct store_request *request, enu
 
 void store_unavailable(struct store *store, struct store_request *request, const char *why)
 {
-	error_set(&request->error, RESULT_AGAIN, CODE_DISPATCH_UNAVAILABLE, "the database is not available: %s", why);
+	error_set(&request->error, RESULT_AGAIN, CODE_DISPATCH_UNAVAILABLE,
+		  "the database is not available: %s", why);
 	store_answer(store, request, STORE_UNAVAILABLE);
 }
 
 void store_rejected(struct store *store, struct store_request *request, const char *why)
 {
-	error_set(&request->error, RESULT_REJECT, CODE_RUNTIME_STORE_REJECTED, "the database refuses the element: %s",
-		  why);
+	error_set(&request->error, RESULT_REJECT, CODE_RUNTIME_STORE_REJECTED,
+		  "the database refuses the element: %s", why);
 	store_answer(store, request, STORE_REJECTED);
 }
 
@@ -68,7 +70,8 @@ void store_answer_all(struct batch *batch, enum store_outcome outcome, const cha
 static bool class_is_up(struct store *store, enum conn_class class)
 {
 	for (uint32_t i = 0; i < store->conn_counts[class]; i++)
-		if (store->busy[class][i] || store->executor->ops->conn_ready(store->executor, class, i))
+		if (store->busy[class][i] ||
+		    store->executor->ops->conn_ready(store->executor, class, i))
 			return true;
 	return false;
 }
@@ -102,8 +105,7 @@ static void flush(struct store *store, const char *why)
 {
 	for (uint32_t kind = 0; kind < STORE_KIND_COUNT; kind++)
 		queue_flush(store, &store->queues[kind], why);
-	list_for_each(&store->batches, at, next)
-	{
+	list_for_each (&store->batches, at, next) {
 		struct batch *batch = list_entry(at, struct batch, all);
 
 		if (batch->running || (!store->stopping && (batch->in_doubt || batch->doubtful)))
@@ -151,7 +153,8 @@ static void tick(struct loop_timer *timer)
 
 	if (!store->step_up)
 		state_publish(store);
-	while (!class_is_up(store, CONN_BACKGROUND) && (request = queue_peek(queries)) && request->sent_us <= before_us) {
+	while (!class_is_up(store, CONN_BACKGROUND) && (request = queue_peek(queries)) &&
+	       request->sent_us <= before_us) {
 		queue_pop(queries);
 		store_unavailable(store, request, "no background connection");
 	}
@@ -260,7 +263,9 @@ static void query_finish(struct batch *batch)
 			return;
 		}
 		snprintf(text, sizeof(text), "%s", segment->text);
-		store_answer_all(batch, class == ERROR_CLASS_ELEMENT ? STORE_REJECTED : STORE_UNAVAILABLE, text);
+		store_answer_all(batch,
+				 class == ERROR_CLASS_ELEMENT ? STORE_REJECTED : STORE_UNAVAILABLE,
+				 text);
 		return;
 	case SEGMENT_NOT_RUN:
 	case SEGMENT_IN_DOUBT:
@@ -320,13 +325,14 @@ static void dispatch(struct task *task)
 	struct store *store = container_of(task, struct store, dispatch);
 
 	store->dispatch_posted = false;
-	for (uint32_t class = 0; class < CONN_CLASS_COUNT && !store->stopping; class++) {
+	for (uint32_t class = 0; class < CONN_CLASS_COUNT && !store->stopping; class ++) {
 		for (uint32_t i = 0; i < store->conn_counts[class]; i++) {
 			struct batch *batch;
 
 			while (!store->busy[class][i] &&
-			       store->executor->ops->conn_ready(store->executor, (enum conn_class)class, i) &&
-			       (batch = next_batch(store, (enum conn_class)class)))
+			       store->executor->ops->conn_ready(store->executor,
+								(enum conn_class) class, i) &&
+			       (batch = next_batch(store, (enum conn_class) class)))
 				batch_run(batch, i);
 		}
 	}
@@ -351,7 +357,8 @@ static void intake(struct task *task)
 
 	store_count(&store->stats.elements[request->kind], 1);
 	if (store->stopping || !store->step_up) {
-		store_unavailable(store, request, store->stopping ? "the store has stopped" : store->why);
+		store_unavailable(store, request,
+				  store->stopping ? "the store has stopped" : store->why);
 		return;
 	}
 	request->sent_us = loop_now_us(store->loop);
@@ -360,8 +367,8 @@ static void intake(struct task *task)
 }
 
 /* @thread any */
-static void request_send(struct store *store, struct store_request *request, enum store_kind kind, uint64_t size,
-			 enum store_outcome checked)
+static void request_send(struct store *store, struct store_request *request, enum store_kind kind,
+			 uint64_t size, enum store_outcome checked)
 {
 	request->kind = kind;
 	request->store = store;
@@ -382,19 +389,22 @@ void store_claim(struct store *store, struct store_claim *claim)
 
 void store_release(struct store *store, struct store_release *release)
 {
-	request_send(store, &release->base, STORE_RELEASE, 64, release_check(release, &release->base.error));
+	request_send(store, &release->base, STORE_RELEASE, 64,
+		     release_check(release, &release->base.error));
 }
 
 void store_resolve(struct store *store, struct store_resolve *resolve)
 {
 	uint64_t size = 32ull * (resolve->inbox_key_count + resolve->wait_key_count);
 
-	request_send(store, &resolve->base, STORE_RESOLVE, size, resolve_check(resolve, &resolve->base.error));
+	request_send(store, &resolve->base, STORE_RESOLVE, size,
+		     resolve_check(resolve, &resolve->base.error));
 }
 
 void store_commit(struct store *store, struct store_commit *commit)
 {
-	request_send(store, &commit->base, STORE_COMMIT, commit_size(commit), commit_check(commit, &commit->base.error));
+	request_send(store, &commit->base, STORE_COMMIT, commit_size(commit),
+		     commit_check(commit, &commit->base.error));
 }
 
 void store_query(struct store *store, struct store_query *query)
@@ -404,7 +414,8 @@ void store_query(struct store *store, struct store_query *query)
 
 /* --- life --- */
 
-struct store *store_new(struct runtime *runtime, struct executor *executor, const struct store_settings *settings)
+struct store *store_new(struct runtime *runtime, struct executor *executor,
+			const struct store_settings *settings)
 {
 	struct store *store = mem_zalloc(sizeof(*store));
 

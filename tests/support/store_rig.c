@@ -28,7 +28,8 @@ static bool is_up(void *arg)
 	return store_is_up(rig->store, NULL);
 }
 
-void store_rig_init(struct store_rig *rig, struct executor *executor, const struct store_settings *settings)
+void store_rig_init(struct store_rig *rig, struct executor *executor,
+		    const struct store_settings *settings)
 {
 	struct store_settings usual = store_rig_settings();
 
@@ -57,8 +58,10 @@ static void answered(struct task *task)
 
 static void prepare(struct store_rig *rig, struct store_request *request, enum store_kind kind)
 {
-	*request = (struct store_request){
-		.kind = kind, .reply_to = rig->reply_to, .done = {.run = answered}, .arena = &rig->arena};
+	*request = (struct store_request){.kind = kind,
+					  .reply_to = rig->reply_to,
+					  .done = {.run = answered},
+					  .arena = &rig->arena};
 }
 
 static void dispatch(struct store_rig *rig, struct store_request *request)
@@ -125,21 +128,24 @@ enum store_outcome rig_run(struct store_rig *rig, struct store_request *request)
 	return request->outcome;
 }
 
-void rig_claim(struct store_rig *rig, struct store_claim *claim, const char *tenant, struct id instance, const char *owner)
+void rig_claim(struct store_rig *rig, struct store_claim *claim, const char *tenant,
+	       struct id instance, const char *owner)
 {
-	*claim = (struct store_claim){.tenant = str_of(tenant), .instance = instance, .owner = str_of(owner)};
+	*claim = (struct store_claim){
+		.tenant = str_of(tenant), .instance = instance, .owner = str_of(owner)};
 	prepare(rig, &claim->base, STORE_CLAIM);
 }
 
-void rig_release(struct store_rig *rig, struct store_release *release, const char *tenant, struct id instance,
-		 const char *owner)
+void rig_release(struct store_rig *rig, struct store_release *release, const char *tenant,
+		 struct id instance, const char *owner)
 {
-	*release = (struct store_release){.tenant = str_of(tenant), .instance = instance, .owner = str_of(owner)};
+	*release = (struct store_release){
+		.tenant = str_of(tenant), .instance = instance, .owner = str_of(owner)};
 	prepare(rig, &release->base, STORE_RELEASE);
 }
 
-static void commit_prepare(struct store_rig *rig, struct store_commit *commit, enum commit_kind kind, const char *tenant,
-			   struct id instance)
+static void commit_prepare(struct store_rig *rig, struct store_commit *commit,
+			   enum commit_kind kind, const char *tenant, struct id instance)
 {
 	*commit = (struct store_commit){
 		.commit = kind,
@@ -155,13 +161,14 @@ static void commit_prepare(struct store_rig *rig, struct store_commit *commit, e
 	prepare(rig, &commit->base, STORE_COMMIT);
 }
 
-void rig_spawn(struct store_rig *rig, struct store_commit *commit, const char *tenant, struct id instance)
+void rig_spawn(struct store_rig *rig, struct store_commit *commit, const char *tenant,
+	       struct id instance)
 {
 	commit_prepare(rig, commit, COMMIT_SPAWN, tenant, instance);
 }
 
-void rig_resume(struct store_rig *rig, struct store_commit *commit, const char *tenant, struct id instance,
-		const char *owner, int64_t version)
+void rig_resume(struct store_rig *rig, struct store_commit *commit, const char *tenant,
+		struct id instance, const char *owner, int64_t version)
 {
 	commit_prepare(rig, commit, COMMIT_RESUME, tenant, instance);
 	commit->owner = str_of(owner);
@@ -175,7 +182,8 @@ void rig_letter(struct store_rig *rig, struct store_commit *commit, const char *
 }
 
 /* A copy of `rows` with one more at its end. */
-static void *grown(struct store_rig *rig, const void *rows, uint32_t count, const void *row, size_t size)
+static void *grown(struct store_rig *rig, const void *rows, uint32_t count, const void *row,
+		   size_t size)
 {
 	char *copy = arena_alloc(&rig->arena, (count + 1) * size);
 
@@ -189,10 +197,12 @@ void commit_inbox(struct store_rig *rig, struct store_commit *commit, const char
 {
 	struct id key = store_inbox_key(commit->tenant, STR("orders"), str_of(event_id));
 
-	commit->inbox_keys = grown(rig, commit->inbox_keys, commit->inbox_key_count++, &key, sizeof(key));
+	commit->inbox_keys = grown(rig, commit->inbox_keys, commit->inbox_key_count++, &key,
+				   sizeof(key));
 }
 
-static struct store_wait_row wait_row(struct store_commit *commit, uint32_t token, const char *value, bool unique)
+static struct store_wait_row wait_row(struct store_commit *commit, uint32_t token,
+				      const char *value, bool unique)
 {
 	return (struct store_wait_row){
 		.key = store_wait_key(commit->tenant, STR("paid"), STR("order"), str_of(value)),
@@ -203,18 +213,22 @@ static struct store_wait_row wait_row(struct store_commit *commit, uint32_t toke
 	};
 }
 
-void commit_wait(struct store_rig *rig, struct store_commit *commit, uint32_t token, const char *value, bool unique)
+void commit_wait(struct store_rig *rig, struct store_commit *commit, uint32_t token,
+		 const char *value, bool unique)
 {
 	struct store_wait_row row = wait_row(commit, token, value, unique);
 
-	commit->waits_added = grown(rig, commit->waits_added, commit->waits_added_count++, &row, sizeof(row));
+	commit->waits_added = grown(rig, commit->waits_added, commit->waits_added_count++, &row,
+				    sizeof(row));
 }
 
-void commit_wait_end(struct store_rig *rig, struct store_commit *commit, uint32_t token, const char *value, bool unique)
+void commit_wait_end(struct store_rig *rig, struct store_commit *commit, uint32_t token,
+		     const char *value, bool unique)
 {
 	struct store_wait_row row = wait_row(commit, token, value, unique);
 
-	commit->waits_removed = grown(rig, commit->waits_removed, commit->waits_removed_count++, &row, sizeof(row));
+	commit->waits_removed = grown(rig, commit->waits_removed, commit->waits_removed_count++,
+				      &row, sizeof(row));
 }
 
 static struct store_alias_row alias_row(struct store_commit *commit, const char *value, bool unique)
@@ -227,26 +241,32 @@ static struct store_alias_row alias_row(struct store_commit *commit, const char 
 	};
 }
 
-void commit_alias(struct store_rig *rig, struct store_commit *commit, const char *value, bool unique)
+void commit_alias(struct store_rig *rig, struct store_commit *commit, const char *value,
+		  bool unique)
 {
 	struct store_alias_row row = alias_row(commit, value, unique);
 
-	commit->aliases_added = grown(rig, commit->aliases_added, commit->aliases_added_count++, &row, sizeof(row));
+	commit->aliases_added = grown(rig, commit->aliases_added, commit->aliases_added_count++,
+				      &row, sizeof(row));
 }
 
-void commit_alias_end(struct store_rig *rig, struct store_commit *commit, const char *value, bool unique)
+void commit_alias_end(struct store_rig *rig, struct store_commit *commit, const char *value,
+		      bool unique)
 {
 	struct store_alias_row row = alias_row(commit, value, unique);
 
-	commit->aliases_removed = grown(rig, commit->aliases_removed, commit->aliases_removed_count++, &row, sizeof(row));
+	commit->aliases_removed = grown(rig, commit->aliases_removed,
+					commit->aliases_removed_count++, &row, sizeof(row));
 }
 
-void commit_send(struct store_rig *rig, struct store_commit *commit, const char *channel, const char *body)
+void commit_send(struct store_rig *rig, struct store_commit *commit, const char *channel,
+		 const char *body)
 {
 	int64_t version = commit->commit == COMMIT_RESUME ? commit->version + 1 : commit->version;
 	struct outbox_row row = {
 		.tenant = commit->tenant,
-		.instance = commit->commit == COMMIT_NO_INSTANCE ? test_id(999999) : commit->instance,
+		.instance = commit->commit == COMMIT_NO_INSTANCE ? test_id(999999)
+								 : commit->instance,
 		.channel = str_of(channel),
 		.version = version,
 		.ordinal = commit->outbox_count,
@@ -262,7 +282,8 @@ void commit_send(struct store_rig *rig, struct store_commit *commit, const char 
 	commit->outbox = grown(rig, commit->outbox, commit->outbox_count++, &row, sizeof(row));
 }
 
-void commit_dead_letter(struct store_rig *rig, struct store_commit *commit, struct id id, struct str detail)
+void commit_dead_letter(struct store_rig *rig, struct store_commit *commit, struct id id,
+			struct str detail)
 {
 	struct dead_letter_row row = {
 		.id = id,
@@ -277,7 +298,8 @@ void commit_dead_letter(struct store_rig *rig, struct store_commit *commit, stru
 		.payload = STR("{\xff"),
 	};
 
-	commit->dead_letters = grown(rig, commit->dead_letters, commit->dead_letter_count++, &row, sizeof(row));
+	commit->dead_letters = grown(rig, commit->dead_letters, commit->dead_letter_count++, &row,
+				     sizeof(row));
 }
 
 static void column_take(struct store_rig *rig, struct column *column, char letter, va_list *args)
@@ -316,7 +338,8 @@ static void column_take(struct store_rig *rig, struct column *column, char lette
 	}
 }
 
-const struct rows *rig_query(struct store_rig *rig, const char *tenants, bool writes, enum statement_id statement, ...)
+const struct rows *rig_query(struct store_rig *rig, const char *tenants, bool writes,
+			     enum statement_id statement, ...)
 {
 	const char *params = statement_info(statement)->params;
 	struct column *columns = arena_zalloc(&rig->arena, (strlen(params) + 1) * sizeof(*columns));
@@ -338,8 +361,8 @@ const struct rows *rig_query(struct store_rig *rig, const char *tenants, bool wr
 		.writes = writes,
 	};
 	prepare(rig, &query->base, STORE_QUERY);
-	ck_assert_msg(rig_run(rig, &query->base) == STORE_OK, "%s: %s", statement_info(statement)->name,
-		      query->base.error.text);
+	ck_assert_msg(rig_run(rig, &query->base) == STORE_OK, "%s: %s",
+		      statement_info(statement)->name, query->base.error.text);
 	return &call->rows;
 }
 

@@ -8,7 +8,7 @@
 #include <stdio.h>
 
 #define STALE_MS INT64_C(-5000)
-#define LIMIT INT64_C(1000)
+#define LIMIT    INT64_C(1000)
 
 static const struct store_backend *backend;
 static struct store_rig rig;
@@ -67,7 +67,8 @@ static void given_claimed(const char *tenant, uint32_t n, const char *owner)
 
 static struct field instance_field(const char *tenants, uint32_t n, uint32_t column)
 {
-	const struct rows *rows = rig_query(&rig, tenants, false, STATEMENT_INSTANCE_GET, test_id(n));
+	const struct rows *rows = rig_query(&rig, tenants, false, STATEMENT_INSTANCE_GET,
+					    test_id(n));
 
 	ck_assert_uint_eq(rows->row_count, 1);
 	return *rows_at(rows, 0, column);
@@ -153,14 +154,16 @@ START_TEST(claims_and_releases_ride_together)
 {
 	struct store_claim claims[3];
 	struct store_release release;
-	struct store_request *all[] = {&claims[0].base, &release.base, &claims[1].base, &claims[2].base};
+	struct store_request *all[] = {&claims[0].base, &release.base, &claims[1].base,
+				       &claims[2].base};
 
 	given_claimed("a", 1, "lane-1");
 	ck_assert_int_eq(spawn("a", 2), STORE_OK);
 	rig_claim(&rig, &claims[0], "a", test_id(2), "lane-1");
 	rig_release(&rig, &release, "a", test_id(1), "lane-1");
 	rig_claim(&rig, &claims[1], "a", test_id(1), "lane-2");
-	rig_claim(&rig, &claims[2], "a", test_id(2), "lane-2"); /* the same instance: the next batch */
+	rig_claim(&rig, &claims[2], "a", test_id(2),
+		  "lane-2"); /* the same instance: the next batch */
 	rig_burst(&rig, all, 4);
 	rig_wait(&rig);
 	ck_assert_int_eq(claims[0].base.outcome, STORE_OK);
@@ -201,7 +204,8 @@ START_TEST(fence_holds_against_owner_and_version)
 	ck_assert_int_eq(rig_run(&rig, &commit.base), STORE_FENCED);
 	rig_resume(&rig, &commit, "a", test_id(7), "lane-1", 1);
 	ck_assert_int_eq(rig_run(&rig, &commit.base), STORE_FENCED);
-	ck_assert_uint_eq(rig_query(&rig, ",a,", false, STATEMENT_OUTBOX_LIST, ID_NONE, "", INT64_C(0), INT64_C(0), LIMIT)
+	ck_assert_uint_eq(rig_query(&rig, ",a,", false, STATEMENT_OUTBOX_LIST, ID_NONE, "",
+				    INT64_C(0), INT64_C(0), LIMIT)
 				  ->row_count,
 			  0);
 	rig_resume(&rig, &commit, "a", test_id(1), "lane-1", 1);
@@ -272,9 +276,11 @@ START_TEST(plain_alias_is_held_by_many)
 		commit_alias(&rig, &commit, "o-1", false);
 		ck_assert_int_eq(rig_run(&rig, &commit.base), STORE_OK);
 	}
-	rows = rig_query(&rig, ",a,", false, STATEMENT_ALIAS_PROBE, "a", store_alias_key(STR("a"), STR("order"), STR("o-1")));
+	rows = rig_query(&rig, ",a,", false, STATEMENT_ALIAS_PROBE, "a",
+			 store_alias_key(STR("a"), STR("order"), STR("o-1")));
 	ck_assert_uint_eq(rows->row_count, 3);
-	rows = rig_query(&rig, ",b,", false, STATEMENT_ALIAS_PROBE, "a", store_alias_key(STR("a"), STR("order"), STR("o-1")));
+	rows = rig_query(&rig, ",b,", false, STATEMENT_ALIAS_PROBE, "a",
+			 store_alias_key(STR("a"), STR("order"), STR("o-1")));
 	ck_assert_uint_eq(rows->row_count, 0);
 }
 END_TEST
@@ -337,7 +343,8 @@ START_TEST(resolve_finds_waits_oldest_first)
 }
 END_TEST
 
-static void prepare_resolve(struct store_resolve *resolve, const char *tenant, const char *event_id, const char *value)
+static void prepare_resolve(struct store_resolve *resolve, const char *tenant, const char *event_id,
+			    const char *value)
 {
 	struct store_commit like;
 	struct id *keys = arena_alloc(&rig.arena, 2 * sizeof(*keys));
@@ -610,9 +617,15 @@ START_TEST(dead_letter_is_kept_once_and_whole)
 	ck_assert_str_slice(f[11].str, STR("k"));
 	ck_assert_str_slice(f[12].str, STR("\x80"));
 	ck_assert_str_slice(f[13].str, STR("{\xff"));
-	ck_assert_uint_eq(rig_query(&rig, ",b,", false, STATEMENT_DEAD_LETTER_LIST, ID_NONE, LIMIT)->row_count, 0);
-	ck_assert_uint_eq(rig_query(&rig, ",b,", false, STATEMENT_DEAD_LETTER_GET, test_id(5))->row_count, 0);
-	ck_assert_uint_eq(rig_query(&rig, ",a,", false, STATEMENT_DEAD_LETTER_LIST, test_id(5), LIMIT)->row_count, 0);
+	ck_assert_uint_eq(rig_query(&rig, ",b,", false, STATEMENT_DEAD_LETTER_LIST, ID_NONE, LIMIT)
+				  ->row_count,
+			  0);
+	ck_assert_uint_eq(
+		rig_query(&rig, ",b,", false, STATEMENT_DEAD_LETTER_GET, test_id(5))->row_count, 0);
+	ck_assert_uint_eq(
+		rig_query(&rig, ",a,", false, STATEMENT_DEAD_LETTER_LIST, test_id(5), LIMIT)
+			->row_count,
+		0);
 }
 END_TEST
 
@@ -639,23 +652,28 @@ static const struct rows *load(const char *tenant, uint32_t n, int64_t ordinal, 
 	char list[32];
 
 	snprintf(list, sizeof(list), ",%s,", tenant);
-	return rig_query(&rig, list, false, STATEMENT_OUTBOX_LOAD, tenant, test_id(n), "out", INT64_C(1), ordinal, owner);
+	return rig_query(&rig, list, false, STATEMENT_OUTBOX_LOAD, tenant, test_id(n), "out",
+			 INT64_C(1), ordinal, owner);
 }
 
-static void row_fail(uint32_t n, int64_t ordinal, int64_t delay_ms, bool poisoned, bool keep_claim, const char *owner)
+static void row_fail(uint32_t n, int64_t ordinal, int64_t delay_ms, bool poisoned, bool keep_claim,
+		     const char *owner)
 {
-	rig_query(&rig, ",a,", true, STATEMENT_OUTBOX_FAIL, "a", test_id(n), "out", INT64_C(1), ordinal, INT64_C(3), delay_ms,
-		  "{\"code\":\"X\"}", (int)poisoned, (int)keep_claim, owner);
+	rig_query(&rig, ",a,", true, STATEMENT_OUTBOX_FAIL, "a", test_id(n), "out", INT64_C(1),
+		  ordinal, INT64_C(3), delay_ms, "{\"code\":\"X\"}", (int)poisoned, (int)keep_claim,
+		  owner);
 }
 
 static const struct rows *next_row(uint32_t n, const char *owner)
 {
-	return rig_query(&rig, ",a,", true, STATEMENT_OUTBOX_CLAIM_NEXT, "a", test_id(n), "out", owner);
+	return rig_query(&rig, ",a,", true, STATEMENT_OUTBOX_CLAIM_NEXT, "a", test_id(n), "out",
+			 owner);
 }
 
 static void row_delete(uint32_t n, int64_t ordinal, const char *owner)
 {
-	rig_query(&rig, ",a,", true, STATEMENT_OUTBOX_DELETE, "a", test_id(n), "out", INT64_C(1), ordinal, owner);
+	rig_query(&rig, ",a,", true, STATEMENT_OUTBOX_DELETE, "a", test_id(n), "out", INT64_C(1),
+		  ordinal, owner);
 }
 
 START_TEST(outbox_rows_come_claimed_and_whole)
@@ -689,7 +707,8 @@ START_TEST(outbox_rows_come_claimed_and_whole)
 	ck_assert_int_eq(f[15].i, 0);
 	ck_assert(!f[16].is_null);
 	ck_assert_uint_eq(load("a", 1, 0, "boot-2")->row_count, 0);
-	rows = rig_query(&rig, ",a,", false, STATEMENT_OUTBOX_LOAD, "a", test_id(1), "other", INT64_C(1), INT64_C(1), "boot-1");
+	rows = rig_query(&rig, ",a,", false, STATEMENT_OUTBOX_LOAD, "a", test_id(1), "other",
+			 INT64_C(1), INT64_C(1), "boot-1");
 	ck_assert_uint_eq(rows->row_count, 1);
 	ck_assert(rows_at(rows, 0, 13)->is_null);
 }
@@ -784,7 +803,8 @@ START_TEST(outbox_failure_waits_holds_back_and_poisons)
 	row_fail(1, 2, 0, false, false, "boot-1");
 	ck_assert_uint_eq(scan("boot-1", LIMIT)->row_count, 0);
 	ck_assert_uint_eq(next_row(1, "boot-1")->row_count, 0);
-	rows = rig_query(&rig, ",a,", false, STATEMENT_OUTBOX_LIST, ID_NONE, "", INT64_C(0), INT64_C(0), LIMIT);
+	rows = rig_query(&rig, ",a,", false, STATEMENT_OUTBOX_LIST, ID_NONE, "", INT64_C(0),
+			 INT64_C(0), LIMIT);
 	ck_assert_uint_eq(rows->row_count, 3);
 	ck_assert_int_eq(rows_at(rows, 0, 6)->i, 3);
 	ck_assert(rows_at(rows, 0, 8)->i > rows_at(rows, 0, 7)->i + INT64_C(3000000000));
@@ -820,26 +840,33 @@ START_TEST(outbox_stamps_are_renewed_released_and_swept)
 	const struct rows *rows;
 
 	given_rows("a", 1, 2);
-	rows = rig_query(&rig, ",a,", true, STATEMENT_OUTBOX_RENEW, "a", test_id(1), "out", INT64_C(1), INT64_C(0), "boot-1");
+	rows = rig_query(&rig, ",a,", true, STATEMENT_OUTBOX_RENEW, "a", test_id(1), "out",
+			 INT64_C(1), INT64_C(0), "boot-1");
 	ck_assert_uint_eq(rows->row_count, 1);
 	ck_assert(id_equal(rows_at(rows, 0, 0)->id, test_id(1)));
-	rows = rig_query(&rig, ",a,", true, STATEMENT_OUTBOX_RENEW, "a", test_id(1), "out", INT64_C(1), INT64_C(0), "boot-2");
+	rows = rig_query(&rig, ",a,", true, STATEMENT_OUTBOX_RENEW, "a", test_id(1), "out",
+			 INT64_C(1), INT64_C(0), "boot-2");
 	ck_assert_uint_eq(rows->row_count, 0);
-	rig_query(&rig, ",a,", true, STATEMENT_OUTBOX_RELEASE, "a", test_id(1), "out", INT64_C(1), INT64_C(0), "boot-2");
+	rig_query(&rig, ",a,", true, STATEMENT_OUTBOX_RELEASE, "a", test_id(1), "out", INT64_C(1),
+		  INT64_C(0), "boot-2");
 	ck_assert_uint_eq(scan("boot-2", LIMIT)->row_count, 0);
-	rig_query(&rig, ",a,", true, STATEMENT_OUTBOX_RELEASE, "a", test_id(1), "out", INT64_C(1), INT64_C(0), "boot-1");
+	rig_query(&rig, ",a,", true, STATEMENT_OUTBOX_RELEASE, "a", test_id(1), "out", INT64_C(1),
+		  INT64_C(0), "boot-1");
 	ck_assert_uint_eq(scan("boot-2", LIMIT)->row_count, 1);
 	/* Fresh stamps stay; stale ones go, page by page. */
-	rows = rig_query(&rig, NULL, true, STATEMENT_OUTBOX_SWEEP, ID_NONE, "", INT64_C(0), INT64_C(0), LIMIT, INT64_C(60000));
+	rows = rig_query(&rig, NULL, true, STATEMENT_OUTBOX_SWEEP, ID_NONE, "", INT64_C(0),
+			 INT64_C(0), LIMIT, INT64_C(60000));
 	ck_assert_int_eq(rows_at(rows, 0, 0)->i, 2);
 	ck_assert_int_eq(rows_at(rows, 0, 1)->i, 0);
-	rows = rig_query(&rig, NULL, true, STATEMENT_OUTBOX_SWEEP, ID_NONE, "", INT64_C(0), INT64_C(0), INT64_C(1), STALE_MS);
+	rows = rig_query(&rig, NULL, true, STATEMENT_OUTBOX_SWEEP, ID_NONE, "", INT64_C(0),
+			 INT64_C(0), INT64_C(1), STALE_MS);
 	ck_assert_int_eq(rows_at(rows, 0, 0)->i, 1);
 	ck_assert_int_eq(rows_at(rows, 0, 1)->i, 1);
 	ck_assert(id_equal(rows_at(rows, 0, 2)->id, test_id(1)));
 	ck_assert_str_slice(rows_at(rows, 0, 3)->str, STR("out"));
 	ck_assert_int_eq(rows_at(rows, 0, 5)->i, 0);
-	rows = rig_query(&rig, NULL, true, STATEMENT_OUTBOX_SWEEP, test_id(1), "out", INT64_C(1), INT64_C(1), LIMIT, STALE_MS);
+	rows = rig_query(&rig, NULL, true, STATEMENT_OUTBOX_SWEEP, test_id(1), "out", INT64_C(1),
+			 INT64_C(1), LIMIT, STALE_MS);
 	ck_assert_int_eq(rows_at(rows, 0, 0)->i, 0);
 	ck_assert(rows_at(rows, 0, 2)->is_null);
 	ck_assert_uint_eq(scan("boot-3", LIMIT)->row_count, 1);
@@ -864,7 +891,9 @@ END_TEST
 
 static const struct field *acquire(const char *holder, int64_t ttl_ms)
 {
-	return rows_at(rig_query(&rig, NULL, true, STATEMENT_LEASE_ACQUIRE, "sweeper", holder, ttl_ms), 0, 0);
+	return rows_at(
+		rig_query(&rig, NULL, true, STATEMENT_LEASE_ACQUIRE, "sweeper", holder, ttl_ms), 0,
+		0);
 }
 
 START_TEST(lease_has_one_holder_and_a_growing_term)
@@ -928,16 +957,19 @@ START_TEST(ended_instances_expire)
 	rig_spawn(&rig, &commit, "b", test_id(2));
 	commit.status = INSTANCE_TERMINATED;
 	ck_assert_int_eq(rig_run(&rig, &commit.base), STORE_OK);
-	rows = rig_query(&rig, NULL, false, STATEMENT_INSTANCE_EXPIRED, ID_NONE, LIMIT, INT64_C(60000));
+	rows = rig_query(&rig, NULL, false, STATEMENT_INSTANCE_EXPIRED, ID_NONE, LIMIT,
+			 INT64_C(60000));
 	ck_assert_uint_eq(rows->row_count, 1);
-	rows = rig_query(&rig, NULL, false, STATEMENT_INSTANCE_EXPIRED, ID_NONE, INT64_C(2), STALE_MS);
+	rows = rig_query(&rig, NULL, false, STATEMENT_INSTANCE_EXPIRED, ID_NONE, INT64_C(2),
+			 STALE_MS);
 	ck_assert_uint_eq(rows->row_count, 2);
 	ck_assert_str_slice(rows_at(rows, 0, 0)->str, STR("b"));
 	ck_assert(id_equal(rows_at(rows, 0, 1)->id, test_id(2)));
 	ck_assert(!rows_at(rows, 0, 2)->is_null);
 	ck_assert(rows_at(rows, 1, 0)->is_null);
 	ck_assert(id_equal(rows_at(rows, 1, 1)->id, test_id(2)));
-	rows = rig_query(&rig, NULL, false, STATEMENT_INSTANCE_EXPIRED, test_id(2), INT64_C(2), STALE_MS);
+	rows = rig_query(&rig, NULL, false, STATEMENT_INSTANCE_EXPIRED, test_id(2), INT64_C(2),
+			 STALE_MS);
 	ck_assert_uint_eq(rows->row_count, 1);
 	ck_assert(rows_at(rows, 0, 0)->is_null && rows_at(rows, 0, 1)->is_null);
 	/* Only what has ended, and only the right tenant's. */
@@ -978,9 +1010,12 @@ START_TEST(deployments_are_put_listed_and_pinned)
 {
 	const struct rows *rows;
 
-	rig_query(&rig, NULL, true, STATEMENT_DEPLOYMENT_PUT, "d1", "a", "orders", "1.0", "Loading", "archive-bytes");
-	rig_query(&rig, NULL, true, STATEMENT_DEPLOYMENT_PUT, "d2", "a", "orders", "2.0", "Active", "other-bytes");
-	rig_query(&rig, NULL, true, STATEMENT_DEPLOYMENT_PUT, "d1", "a", "orders", "1.0", "Draining", NULL);
+	rig_query(&rig, NULL, true, STATEMENT_DEPLOYMENT_PUT, "d1", "a", "orders", "1.0", "Loading",
+		  "archive-bytes");
+	rig_query(&rig, NULL, true, STATEMENT_DEPLOYMENT_PUT, "d2", "a", "orders", "2.0", "Active",
+		  "other-bytes");
+	rig_query(&rig, NULL, true, STATEMENT_DEPLOYMENT_PUT, "d1", "a", "orders", "1.0",
+		  "Draining", NULL);
 	rows = rig_query(&rig, NULL, false, STATEMENT_DEPLOYMENT_LIST);
 	ck_assert_uint_eq(rows->row_count, 2);
 	for (uint32_t i = 0; i < 2; i++)
@@ -989,7 +1024,8 @@ START_TEST(deployments_are_put_listed_and_pinned)
 	rows = rig_query(&rig, NULL, false, STATEMENT_DEPLOYMENT_ARCHIVE, "d1");
 	ck_assert_uint_eq(rows->row_count, 1);
 	ck_assert_str_slice(rows_at(rows, 0, 0)->str, STR("archive-bytes"));
-	ck_assert_uint_eq(rig_query(&rig, NULL, false, STATEMENT_DEPLOYMENT_ARCHIVE, "d9")->row_count, 0);
+	ck_assert_uint_eq(
+		rig_query(&rig, NULL, false, STATEMENT_DEPLOYMENT_ARCHIVE, "d9")->row_count, 0);
 	ck_assert_uint_eq(rig_query(&rig, NULL, false, STATEMENT_DEPLOYMENT_PINNED)->row_count, 0);
 	ck_assert_int_eq(spawn("a", 1), STORE_OK);
 	ck_assert_int_eq(spawn("a", 2), STORE_OK);
@@ -1018,8 +1054,8 @@ START_TEST(instances_are_listed_by_pages_and_filters)
 	ck_assert_int_eq(spawn("b", 6), STORE_OK);
 
 #define LIST(tenants, status, terminal, deployment, after, limit) \
-	rig_query(&rig, tenants, false, STATEMENT_INSTANCE_LIST, (int64_t)(status), (int)(terminal), deployment, after, \
-		  (int64_t)(limit))
+	rig_query(&rig, tenants, false, STATEMENT_INSTANCE_LIST, (int64_t)(status), \
+		  (int)(terminal), deployment, after, (int64_t)(limit))
 	ck_assert_uint_eq(LIST(",a,", -1, 0, NULL, ID_NONE, 100)->row_count, 4);
 	ck_assert_uint_eq(LIST(",a,", -1, 1, NULL, ID_NONE, 100)->row_count, 5);
 	ck_assert_uint_eq(LIST(",a,b,", -1, 1, NULL, ID_NONE, 100)->row_count, 6);
@@ -1077,7 +1113,8 @@ START_TEST(claims_of_two_stores_never_both_succeed)
 	rig_wait(&rig);
 	rig_wait(&other);
 	for (uint32_t i = 0; i < MANY; i++) {
-		bool our = ours[i].base.outcome == STORE_OK, their = theirs[i].base.outcome == STORE_OK;
+		bool our = ours[i].base.outcome == STORE_OK,
+		     their = theirs[i].base.outcome == STORE_OK;
 
 		ck_assert(!(our && their));
 	}
@@ -1109,7 +1146,8 @@ START_TEST(duplicates_of_two_stores_have_one_winner)
 	for (uint32_t i = 0; i < MANY; i++) {
 		enum store_outcome a = ours[i].base.outcome, b = theirs[i].base.outcome;
 
-		ck_assert_msg((a == STORE_OK && b == STORE_DUPLICATE) || (a == STORE_DUPLICATE && b == STORE_OK),
+		ck_assert_msg((a == STORE_OK && b == STORE_DUPLICATE) ||
+				      (a == STORE_DUPLICATE && b == STORE_OK),
 			      "event %u: %d and %d", i, a, b);
 	}
 	store_rig_done(&other);
@@ -1130,8 +1168,9 @@ END_TEST
 
 void store_suite_add(Suite *suite, const struct store_backend *with)
 {
-	TCase *claims = tcase_create("claims"), *commits = tcase_create("commits"), *batches = tcase_create("batches"),
-	      *outbox = tcase_create("outbox"), *background = tcase_create("background");
+	TCase *claims = tcase_create("claims"), *commits = tcase_create("commits"),
+	      *batches = tcase_create("batches"), *outbox = tcase_create("outbox"),
+	      *background = tcase_create("background");
 	TCase *all[] = {claims, commits, batches, outbox, background};
 
 	backend = with;
@@ -1139,20 +1178,26 @@ void store_suite_add(Suite *suite, const struct store_backend *with)
 		     claim_that_is_silent_too_long_is_taken_over, release_frees_only_its_own_claim,
 		     claim_of_an_ended_instance_is_refused, claim_of_another_tenant_is_refused,
 		     claims_and_releases_ride_together, claims_of_two_stores_never_both_succeed);
-	TEST_ADD_ALL(commits, resume_writes_and_releases, fence_holds_against_owner_and_version, event_has_its_effect_once,
-		     spawn_twice_is_committed_once, unique_alias_is_held_by_one, plain_alias_is_held_by_many,
-		     unique_wait_is_held_by_one, resolve_finds_waits_oldest_first, resolves_of_one_batch_keep_apart,
-		     step_that_ends_takes_its_rows_along, dead_letter_is_kept_once_and_whole,
-		     duplicates_of_two_stores_have_one_winner);
-	TEST_ADD_ALL(batches, batch_with_one_bad_element, batch_of_mixed_commits, equal_gate_keys_do_not_share_a_batch,
-		     batches_keep_to_their_bounds, tenants_share_a_full_queue, texts_that_the_database_refuses,
+	TEST_ADD_ALL(commits, resume_writes_and_releases, fence_holds_against_owner_and_version,
+		     event_has_its_effect_once, spawn_twice_is_committed_once,
+		     unique_alias_is_held_by_one, plain_alias_is_held_by_many,
+		     unique_wait_is_held_by_one, resolve_finds_waits_oldest_first,
+		     resolves_of_one_batch_keep_apart, step_that_ends_takes_its_rows_along,
+		     dead_letter_is_kept_once_and_whole, duplicates_of_two_stores_have_one_winner);
+	TEST_ADD_ALL(batches, batch_with_one_bad_element, batch_of_mixed_commits,
+		     equal_gate_keys_do_not_share_a_batch, batches_keep_to_their_bounds,
+		     tenants_share_a_full_queue, texts_that_the_database_refuses,
 		     stopped_store_answers);
-	TEST_ADD_ALL(outbox, outbox_rows_come_claimed_and_whole, outbox_row_behind_another_owner_is_not_claimed,
+	TEST_ADD_ALL(outbox, outbox_rows_come_claimed_and_whole,
+		     outbox_row_behind_another_owner_is_not_claimed,
 		     outbox_without_an_owner_is_scanned, outbox_scan_goes_round_the_tenants,
-		     outbox_failure_waits_holds_back_and_poisons, outbox_poisoned_head_holds_back_nobody,
-		     outbox_stamps_are_renewed_released_and_swept, outbox_scan_does_not_read_what_waits_behind);
-	TEST_ADD_ALL(background, lease_has_one_holder_and_a_growing_term, sweep_frees_stale_claims_by_pages,
-		     ended_instances_expire, inbox_is_purged_by_age, deployments_are_put_listed_and_pinned,
+		     outbox_failure_waits_holds_back_and_poisons,
+		     outbox_poisoned_head_holds_back_nobody,
+		     outbox_stamps_are_renewed_released_and_swept,
+		     outbox_scan_does_not_read_what_waits_behind);
+	TEST_ADD_ALL(background, lease_has_one_holder_and_a_growing_term,
+		     sweep_frees_stale_claims_by_pages, ended_instances_expire,
+		     inbox_is_purged_by_age, deployments_are_put_listed_and_pinned,
 		     instances_are_listed_by_pages_and_filters, ping_and_unknown_transactions);
 	for (size_t i = 0; i < ARRAY_LEN(all); i++) {
 		tcase_add_checked_fixture(all[i], setup, teardown);

@@ -35,26 +35,35 @@ struct store_rig {
 	int64_t sent;
 };
 /* `settings` NULL: batches of 256, lock timeout 100 ms, claims for a minute, outbox rows claimed by "boot-1". Waits until up. */
-void store_rig_init(struct store_rig *rig, struct executor *executor, const struct store_settings *settings);
+void store_rig_init(struct store_rig *rig, struct executor *executor,
+		    const struct store_settings *settings);
 void store_rig_done(struct store_rig *rig);
 struct store_settings store_rig_settings(void);
 
 /* Prepare requests; then send any number and wait for all. */
-void rig_claim(struct store_rig *rig, struct store_claim *claim, const char *tenant, struct id instance, const char *owner);
-void rig_release(struct store_rig *rig, struct store_release *release, const char *tenant, struct id instance,
-		 const char *owner);
-void rig_spawn(struct store_rig *rig, struct store_commit *commit, const char *tenant, struct id instance);
-void rig_resume(struct store_rig *rig, struct store_commit *commit, const char *tenant, struct id instance,
-		const char *owner, int64_t version);
+void rig_claim(struct store_rig *rig, struct store_claim *claim, const char *tenant,
+	       struct id instance, const char *owner);
+void rig_release(struct store_rig *rig, struct store_release *release, const char *tenant,
+		 struct id instance, const char *owner);
+void rig_spawn(struct store_rig *rig, struct store_commit *commit, const char *tenant,
+	       struct id instance);
+void rig_resume(struct store_rig *rig, struct store_commit *commit, const char *tenant,
+		struct id instance, const char *owner, int64_t version);
 void rig_letter(struct store_rig *rig, struct store_commit *commit, const char *tenant);
 /* Parts of a commit, in the rig's arena. */
 void commit_inbox(struct store_rig *rig, struct store_commit *commit, const char *event_id);
-void commit_wait(struct store_rig *rig, struct store_commit *commit, uint32_t token, const char *value, bool unique);
-void commit_wait_end(struct store_rig *rig, struct store_commit *commit, uint32_t token, const char *value, bool unique);
-void commit_alias(struct store_rig *rig, struct store_commit *commit, const char *value, bool unique);
-void commit_alias_end(struct store_rig *rig, struct store_commit *commit, const char *value, bool unique);
-void commit_send(struct store_rig *rig, struct store_commit *commit, const char *channel, const char *body);
-void commit_dead_letter(struct store_rig *rig, struct store_commit *commit, struct id id, struct str detail);
+void commit_wait(struct store_rig *rig, struct store_commit *commit, uint32_t token,
+		 const char *value, bool unique);
+void commit_wait_end(struct store_rig *rig, struct store_commit *commit, uint32_t token,
+		     const char *value, bool unique);
+void commit_alias(struct store_rig *rig, struct store_commit *commit, const char *value,
+		  bool unique);
+void commit_alias_end(struct store_rig *rig, struct store_commit *commit, const char *value,
+		      bool unique);
+void commit_send(struct store_rig *rig, struct store_commit *commit, const char *channel,
+		 const char *body);
+void commit_dead_letter(struct store_rig *rig, struct store_commit *commit, struct id id,
+			struct str detail);
 
 /* Sends; does not wait. */
 void rig_send(struct store_rig *rig, struct store_request *request);
@@ -68,7 +77,8 @@ enum store_outcome rig_run(struct store_rig *rig, struct store_request *request)
  * One statement as a query. Arguments follow its signature: i, z: int64_t; u: struct id; t, b: const char * or NULL; o: int.
  * Array columns have the one entry given. `tenants` is ",a,"; NULL: scan role.
  */
-const struct rows *rig_query(struct store_rig *rig, const char *tenants, bool writes, enum statement_id statement, ...);
+const struct rows *rig_query(struct store_rig *rig, const char *tenants, bool writes,
+			     enum statement_id statement, ...);
 
 /* The n-th id of a test: ascending. */
 struct id test_id(uint32_t n);

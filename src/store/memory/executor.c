@@ -111,7 +111,8 @@ static bool memory_conn_ready(struct executor *base, enum conn_class class, uint
 	return executor->up && !executor->conns[class][index].segment;
 }
 
-static void memory_run(struct executor *base, enum conn_class class, uint32_t index, struct segment *segment)
+static void memory_run(struct executor *base, enum conn_class class, uint32_t index,
+		       struct segment *segment)
 {
 	struct memory_executor *executor = memory_of(base);
 	struct memory_conn *conn = &executor->conns[class][index];
@@ -127,7 +128,7 @@ static void memory_stop(struct executor *base)
 
 	executor->up = false;
 	executor->loop = NULL;
-	for (uint32_t class = 0; class < CONN_CLASS_COUNT; class++)
+	for (uint32_t class = 0; class < CONN_CLASS_COUNT; class ++)
 		for (uint32_t i = 0; i < executor->counts[class]; i++) {
 			struct segment *segment = executor->conns[class][i].segment;
 
@@ -143,7 +144,7 @@ static void memory_free(struct executor *base)
 {
 	struct memory_executor *executor = memory_of(base);
 
-	for (uint32_t class = 0; class < CONN_CLASS_COUNT; class++)
+	for (uint32_t class = 0; class < CONN_CLASS_COUNT; class ++)
 		free(executor->conns[class]);
 	free(executor);
 }
@@ -172,11 +173,12 @@ struct executor *memory_executor_new(struct memory_database *database, uint32_t 
 	executor->counts[CONN_STEP] = step_connections ? step_connections : 1;
 	executor->counts[CONN_BACKGROUND] = BACKGROUND_CONNECTIONS;
 	executor->counts[CONN_QUARANTINE] = QUARANTINE_CONNECTIONS;
-	for (uint32_t class = 0; class < CONN_CLASS_COUNT; class++) {
-		executor->conns[class] = mem_zalloc(executor->counts[class] * sizeof(struct memory_conn));
+	for (uint32_t class = 0; class < CONN_CLASS_COUNT; class ++) {
+		executor->conns[class] = mem_zalloc(executor->counts[class] *
+						    sizeof(struct memory_conn));
 		for (uint32_t i = 0; i < executor->counts[class]; i++)
-			executor->conns[class][i] = (struct memory_conn){.executor = executor,
-									 .task = {.run = conn_answer}};
+			executor->conns[class][i] = (struct memory_conn){
+				.executor = executor, .task = {.run = conn_answer}};
 	}
 	return &executor->base;
 }

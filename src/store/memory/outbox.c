@@ -43,10 +43,11 @@ static bool earlier_are_of(struct tx *tx, struct row *row, struct str owner)
 
 bool run_outbox_insert(struct tx *tx, struct segment_call *call)
 {
-	static const uint8_t columns[] = {OUTBOX_tenant, OUTBOX_instance, OUTBOX_channel, OUTBOX_version, OUTBOX_ordinal,
-					  OUTBOX_id, OUTBOX_deployment, OUTBOX_connection, OUTBOX_destination,
-					  OUTBOX_correlation, OUTBOX_record_key, OUTBOX_headers, OUTBOX_content_type,
-					  OUTBOX_body, OUTBOX_required};
+	static const uint8_t columns[] = {
+		OUTBOX_tenant,       OUTBOX_instance,    OUTBOX_channel,    OUTBOX_version,
+		OUTBOX_ordinal,      OUTBOX_id,          OUTBOX_deployment, OUTBOX_connection,
+		OUTBOX_destination,  OUTBOX_correlation, OUTBOX_record_key, OUTBOX_headers,
+		OUTBOX_content_type, OUTBOX_body,        OUTBOX_required};
 	const struct column *p = call->params;
 	struct str owner = p[16].strs[0];
 
@@ -61,7 +62,8 @@ bool run_outbox_insert(struct tx *tx, struct segment_call *call)
 		for (uint32_t at = 0; at < ARRAY_LEN(columns); at++)
 			row_take(tx, TABLE_OUTBOX, row, columns[at], &p[at + 1], i);
 		row->fields[OUTBOX_attempt_count] = field_int(0);
-		row->fields[OUTBOX_created] = row->fields[OUTBOX_next_attempt] = field_time(tx->now_us);
+		row->fields[OUTBOX_created] = row->fields[OUTBOX_next_attempt] = field_time(
+			tx->now_us);
 		row->fields[OUTBOX_poisoned] = field_bool(false);
 		if (!tx_insert(tx, TABLE_OUTBOX, row))
 			continue;
@@ -128,10 +130,12 @@ bool run_outbox_sweep(struct tx *tx, struct segment_call *call)
 	struct row *last = NULL;
 
 	key_take(p, 0, after);
-	for (struct row *row = table_after(tx, TABLE_OUTBOX, after, 4); row && seen < limit; row = table_next(row)) {
+	for (struct row *row = table_after(tx, TABLE_OUTBOX, after, 4); row && seen < limit;
+	     row = table_next(row)) {
 		seen++;
 		last = row;
-		if (row->fields[OUTBOX_claim_owner].is_null || row->fields[OUTBOX_claimed_at].i >= stale_us)
+		if (row->fields[OUTBOX_claim_owner].is_null ||
+		    row->fields[OUTBOX_claimed_at].i >= stale_us)
 			continue;
 		stamp_clear(tx, row);
 		cleared++;
@@ -146,10 +150,12 @@ bool run_outbox_sweep(struct tx *tx, struct segment_call *call)
 
 static void emit_loaded(struct tx *tx, struct segment_call *call, struct row *row)
 {
-	static const uint8_t columns[] = {OUTBOX_tenant, OUTBOX_instance, OUTBOX_channel, OUTBOX_version, OUTBOX_ordinal,
-					  OUTBOX_id, OUTBOX_deployment, OUTBOX_connection, OUTBOX_destination,
-					  OUTBOX_correlation, OUTBOX_record_key, OUTBOX_headers, OUTBOX_content_type,
-					  OUTBOX_body, OUTBOX_required, OUTBOX_attempt_count, OUTBOX_created};
+	static const uint8_t columns[] = {
+		OUTBOX_tenant,       OUTBOX_instance,    OUTBOX_channel,    OUTBOX_version,
+		OUTBOX_ordinal,      OUTBOX_id,          OUTBOX_deployment, OUTBOX_connection,
+		OUTBOX_destination,  OUTBOX_correlation, OUTBOX_record_key, OUTBOX_headers,
+		OUTBOX_content_type, OUTBOX_body,        OUTBOX_required,   OUTBOX_attempt_count,
+		OUTBOX_created};
 	struct field *out = emit(tx, call);
 
 	for (uint32_t at = 0; at < ARRAY_LEN(columns); at++)
@@ -164,8 +170,8 @@ static struct row *own_row(struct tx *tx, const struct column *p, uint32_t i, st
 
 	key_take(&p[1], i, key);
 	row = table_find(tx, TABLE_OUTBOX, key, 4);
-	if (!row || !row_is_of(row, owner) || !str_equal(row->fields[OUTBOX_tenant].str, p[0].strs[i]) ||
-	    !tx_sees(tx, p[0].strs[i]))
+	if (!row || !row_is_of(row, owner) ||
+	    !str_equal(row->fields[OUTBOX_tenant].str, p[0].strs[i]) || !tx_sees(tx, p[0].strs[i]))
 		return NULL;
 	return row;
 }
@@ -205,7 +211,8 @@ bool run_outbox_claim_next(struct tx *tx, struct segment_call *call)
 
 		if (!row || !row->fields[OUTBOX_claim_owner].is_null ||
 		    row->fields[OUTBOX_next_attempt].i > tx->now_us ||
-		    !str_equal(row->fields[OUTBOX_tenant].str, p[0].strs[i]) || !tx_sees(tx, p[0].strs[i]))
+		    !str_equal(row->fields[OUTBOX_tenant].str, p[0].strs[i]) ||
+		    !tx_sees(tx, p[0].strs[i]))
 			continue;
 		stamp_set(tx, row, p[3].strs[0]);
 		emit_loaded(tx, call, row);
@@ -223,7 +230,8 @@ bool run_outbox_fail(struct tx *tx, struct segment_call *call)
 		if (!row)
 			continue;
 		tx_set(tx, TABLE_OUTBOX, row, OUTBOX_attempt_count, param_field(&p[5], i));
-		tx_set(tx, TABLE_OUTBOX, row, OUTBOX_next_attempt, field_time(tx->now_us + p[6].ints[i] * US_PER_MS));
+		tx_set(tx, TABLE_OUTBOX, row, OUTBOX_next_attempt,
+		       field_time(tx->now_us + p[6].ints[i] * US_PER_MS));
 		tx_set(tx, TABLE_OUTBOX, row, OUTBOX_diagnostic, param_field(&p[7], i));
 		tx_set(tx, TABLE_OUTBOX, row, OUTBOX_poisoned, param_field(&p[8], i));
 		if (!p[9].bools[i])
@@ -292,9 +300,11 @@ bool run_outbox_counts(struct tx *tx, struct segment_call *call)
 
 bool run_outbox_list(struct tx *tx, struct segment_call *call)
 {
-	static const uint8_t columns[] = {OUTBOX_id, OUTBOX_tenant, OUTBOX_instance, OUTBOX_channel, OUTBOX_version,
-					  OUTBOX_ordinal, OUTBOX_attempt_count, OUTBOX_created, OUTBOX_next_attempt,
-					  OUTBOX_claimed_at, OUTBOX_claim_owner, OUTBOX_poisoned, OUTBOX_diagnostic};
+	static const uint8_t columns[] = {
+		OUTBOX_id,           OUTBOX_tenant,     OUTBOX_instance,      OUTBOX_channel,
+		OUTBOX_version,      OUTBOX_ordinal,    OUTBOX_attempt_count, OUTBOX_created,
+		OUTBOX_next_attempt, OUTBOX_claimed_at, OUTBOX_claim_owner,   OUTBOX_poisoned,
+		OUTBOX_diagnostic};
 	const struct column *p = call->params;
 	struct field after[4], *out;
 

@@ -51,11 +51,12 @@ struct field *emit(struct tx *tx, struct segment_call *call)
 	/* Full at powers of two from 8 on. */
 	if (count == 0 || (count >= 8 && (count & (count - 1)) == 0)) {
 		uint32_t cap = count ? count * 2 : 8;
-		struct field *fields = arena_zalloc(tx->segment->arena,
-						    (size_t)cap * rows->column_count * sizeof(*fields));
+		struct field *fields = arena_zalloc(
+			tx->segment->arena, (size_t)cap * rows->column_count * sizeof(*fields));
 
 		if (count)
-			memcpy(fields, rows->fields, (size_t)count * rows->column_count * sizeof(*fields));
+			memcpy(fields, rows->fields,
+			       (size_t)count * rows->column_count * sizeof(*fields));
 		rows->fields = fields;
 	}
 	return &rows->fields[(size_t)rows->row_count++ * rows->column_count];
@@ -72,7 +73,8 @@ struct field field_out(struct tx *tx, enum table_id table, const struct row *row
 }
 
 /* All columns of the row, from the first on. */
-static void emit_row(struct tx *tx, struct segment_call *call, enum table_id table, const struct row *row)
+static void emit_row(struct tx *tx, struct segment_call *call, enum table_id table,
+		     const struct row *row)
 {
 	struct field *out = emit(tx, call);
 
@@ -98,8 +100,8 @@ struct field param_field(const struct column *param, uint32_t i)
 	return field_str(param->strs[i]);
 }
 
-void row_take(struct tx *tx, enum table_id table, struct row *row, uint32_t column, const struct column *param,
-	      uint32_t i)
+void row_take(struct tx *tx, enum table_id table, struct row *row, uint32_t column,
+	      const struct column *param, uint32_t i)
 {
 	row_init_field(row, column, param_field(param, i), tx->db->tables[table].types[column]);
 }
@@ -135,7 +137,8 @@ static void claim_clear(struct tx *tx, struct row *row)
 
 static bool run_claim(struct tx *tx, struct segment_call *call)
 {
-	const struct column *ord = &call->params[0], *tenant = ord + 1, *id = ord + 2, *owner = ord + 3;
+	const struct column *ord = &call->params[0], *tenant = ord + 1, *id = ord + 2,
+			    *owner = ord + 3;
 	int64_t stale_us = tx->now_us - call->params[4].ints[0] * US_PER_MS;
 
 	for (uint32_t i = 0; i < ord->count; i++) {
@@ -146,7 +149,8 @@ static bool run_claim(struct tx *tx, struct segment_call *call)
 		if (!row || instance_is_over(row))
 			continue;
 		f = row->fields;
-		if (!f[INSTANCE_claim_owner].is_null && !str_equal(f[INSTANCE_claim_owner].str, owner->strs[i]) &&
+		if (!f[INSTANCE_claim_owner].is_null &&
+		    !str_equal(f[INSTANCE_claim_owner].str, owner->strs[i]) &&
 		    f[INSTANCE_claim_at].i >= stale_us)
 			continue;
 		tx_set(tx, TABLE_INSTANCE, row, INSTANCE_claim_owner, field_str(owner->strs[i]));
@@ -185,7 +189,8 @@ static bool run_inbox_probe(struct tx *tx, struct segment_call *call)
 		struct field key = field_id(p[2].ids[i]), *out;
 		struct row *row = table_find(tx, TABLE_INBOX, &key, 1);
 
-		if (!row || !str_equal(row->fields[INBOX_tenant].str, p[1].strs[i]) || !tx_sees(tx, p[1].strs[i]))
+		if (!row || !str_equal(row->fields[INBOX_tenant].str, p[1].strs[i]) ||
+		    !tx_sees(tx, p[1].strs[i]))
 			continue;
 		out = emit(tx, call);
 		out[0] = field_int(p[0].ints[i]);
@@ -197,13 +202,15 @@ static bool run_inbox_probe(struct tx *tx, struct segment_call *call)
 /* Oldest first; ties by instance and token. */
 static int wait_row_compare(const void *a, const void *b)
 {
-	const struct field *x = (*(struct row *const *)a)->fields, *y = (*(struct row *const *)b)->fields;
+	const struct field *x = (*(struct row *const *)a)->fields,
+			   *y = (*(struct row *const *)b)->fields;
 	int order;
 
 	if (x[WAIT_created].i != y[WAIT_created].i)
 		return x[WAIT_created].i < y[WAIT_created].i ? -1 : 1;
 	order = id_compare(x[WAIT_instance].id, y[WAIT_instance].id);
-	return order ? order : (x[WAIT_token].i > y[WAIT_token].i) - (x[WAIT_token].i < y[WAIT_token].i);
+	return order ? order
+		     : (x[WAIT_token].i > y[WAIT_token].i) - (x[WAIT_token].i < y[WAIT_token].i);
 }
 
 static void wait_probe_key(struct tx *tx, struct segment_call *call, uint32_t i)
@@ -213,7 +220,8 @@ static void wait_probe_key(struct tx *tx, struct segment_call *call, uint32_t i)
 	struct row *first = table_from(tx, TABLE_WAIT, &key, 1), **found;
 	uint32_t count = 0, n = 0;
 
-	for (struct row *row = first; row && table_matches(tx, TABLE_WAIT, row, &key, 1); row = table_next(row))
+	for (struct row *row = first; row && table_matches(tx, TABLE_WAIT, row, &key, 1);
+	     row = table_next(row))
 		count++;
 	found = arena_alloc(tx->segment->arena, (count + 1) * sizeof(struct row *));
 	for (struct row *row = first; n < count; row = table_next(row))
@@ -222,7 +230,8 @@ static void wait_probe_key(struct tx *tx, struct segment_call *call, uint32_t i)
 	for (n = 0; n < count; n++) {
 		struct field *out;
 
-		if (!str_equal(found[n]->fields[WAIT_tenant].str, p[1].strs[i]) || !tx_sees(tx, p[1].strs[i]))
+		if (!str_equal(found[n]->fields[WAIT_tenant].str, p[1].strs[i]) ||
+		    !tx_sees(tx, p[1].strs[i]))
 			continue;
 		out = emit(tx, call);
 		out[0] = field_int(p[0].ints[i]);
@@ -266,7 +275,8 @@ static bool run_fence_update(struct tx *tx, struct segment_call *call)
 	for (uint32_t i = 0; i < count; i++) {
 		struct row *row = rows[i] = instance_find(tx, p[1].strs[i], p[2].ids[i]);
 
-		if (!row || !str_equal(field_text(row->fields[INSTANCE_claim_owner]), p[3].strs[i]) ||
+		if (!row ||
+		    !str_equal(field_text(row->fields[INSTANCE_claim_owner]), p[3].strs[i]) ||
 		    row->fields[INSTANCE_version].i != p[4].ints[i])
 			failed[failed_count++] = (uint32_t)p[0].ints[i];
 	}
@@ -301,8 +311,10 @@ static bool run_fence_probe(struct tx *tx, struct segment_call *call)
  */
 enum on_conflict { CONFLICT_GATE, CONFLICT_ERROR, CONFLICT_NOTHING };
 
-static bool insert_all(struct tx *tx, struct segment_call *call, enum table_id table, enum on_conflict on_conflict,
-		       void (*fill)(struct tx *tx, const struct column *p, uint32_t i, struct row *row))
+static bool insert_all(struct tx *tx, struct segment_call *call, enum table_id table,
+		       enum on_conflict on_conflict,
+		       void (*fill)(struct tx *tx, const struct column *p, uint32_t i,
+				    struct row *row))
 {
 	const struct column *p = call->params;
 	uint32_t count = p[0].count, failed_count = 0;
@@ -318,7 +330,8 @@ static bool insert_all(struct tx *tx, struct segment_call *call, enum table_id t
 		if (tx_insert(tx, table, row) || on_conflict == CONFLICT_NOTHING)
 			continue;
 		if (on_conflict == CONFLICT_ERROR)
-			return statement_error(tx, "23505", "duplicate key value violates unique constraint");
+			return statement_error(tx, "23505",
+					       "duplicate key value violates unique constraint");
 		if (!failed_count || failed[failed_count - 1] != (uint32_t)p[0].ints[i])
 			failed[failed_count++] = (uint32_t)p[0].ints[i];
 	}
@@ -391,7 +404,8 @@ static bool delete_slots(struct tx *tx, struct segment_call *call, enum table_id
 		struct field key[] = {field_id(p[2].ids[i]), field_id(p[3].ids[i])};
 		struct row *row = table_find(tx, table, key, 2);
 
-		if (row && str_equal(row->fields[ALIAS_tenant].str, p[1].strs[i]) && tx_sees(tx, p[1].strs[i]))
+		if (row && str_equal(row->fields[ALIAS_tenant].str, p[1].strs[i]) &&
+		    tx_sees(tx, p[1].strs[i]))
 			tx_delete(tx, table, row);
 	}
 	return true;
@@ -409,9 +423,10 @@ static bool run_alias_delete(struct tx *tx, struct segment_call *call)
 
 static void fill_instance(struct tx *tx, const struct column *p, uint32_t i, struct row *row)
 {
-	static const uint8_t columns[] = {INSTANCE_tenant, INSTANCE_id, INSTANCE_deployment, INSTANCE_process,
-					  INSTANCE_status, INSTANCE_version, INSTANCE_started, INSTANCE_ended,
-					  INSTANCE_code, INSTANCE_detail, INSTANCE_snapshot};
+	static const uint8_t columns[] = {INSTANCE_tenant,  INSTANCE_id,      INSTANCE_deployment,
+					  INSTANCE_process, INSTANCE_status,  INSTANCE_version,
+					  INSTANCE_started, INSTANCE_ended,   INSTANCE_code,
+					  INSTANCE_detail,  INSTANCE_snapshot};
 
 	for (uint32_t at = 0; at < ARRAY_LEN(columns); at++)
 		if (columns[at] != INSTANCE_ended)
@@ -427,9 +442,10 @@ static bool run_instance_insert(struct tx *tx, struct segment_call *call)
 
 static void fill_dead_letter(struct tx *tx, const struct column *p, uint32_t i, struct row *row)
 {
-	static const uint8_t columns[] = {DEAD_tenant, DEAD_id, DEAD_channel, DEAD_event_id, DEAD_source,
-					  DEAD_message_type, DEAD_code, DEAD_detail, DEAD_instance, DEAD_record_key,
-					  DEAD_headers, DEAD_content_type, DEAD_payload};
+	static const uint8_t columns[] = {
+		DEAD_tenant,       DEAD_id,           DEAD_channel, DEAD_event_id, DEAD_source,
+		DEAD_message_type, DEAD_code,         DEAD_detail,  DEAD_instance, DEAD_record_key,
+		DEAD_headers,      DEAD_content_type, DEAD_payload};
 
 	for (uint32_t at = 0; at < ARRAY_LEN(columns); at++)
 		row_take(tx, TABLE_DEAD_LETTER, row, columns[at], &p[at + 1], i);
@@ -447,7 +463,8 @@ static bool run_dead_letter_insert(struct tx *tx, struct segment_call *call)
 static bool run_lease_acquire(struct tx *tx, struct segment_call *call)
 {
 	const struct column *p = call->params;
-	struct field role = param_field(&p[0], 0), holder = param_field(&p[1], 0), *out = emit(tx, call);
+	struct field role = param_field(&p[0], 0), holder = param_field(&p[1], 0),
+		     *out = emit(tx, call);
 	struct field expires = field_time(tx->now_us + p[2].ints[0] * US_PER_MS);
 	struct row *row = table_find(tx, TABLE_LEASE, &role, 1);
 	bool held = true;
@@ -500,10 +517,12 @@ static bool run_claim_sweep(struct tx *tx, struct segment_call *call)
 	int64_t limit = call->params[1].ints[0], seen = 0, cleared = 0;
 	int64_t stale_us = tx->now_us - call->params[2].ints[0] * US_PER_MS;
 
-	for (struct row *row = table_after(tx, TABLE_INSTANCE, &after, 1); row && seen < limit; row = table_next(row)) {
+	for (struct row *row = table_after(tx, TABLE_INSTANCE, &after, 1); row && seen < limit;
+	     row = table_next(row)) {
 		seen++;
 		last = row->fields[INSTANCE_id];
-		if (row->fields[INSTANCE_claim_owner].is_null || row->fields[INSTANCE_claim_at].i >= stale_us)
+		if (row->fields[INSTANCE_claim_owner].is_null ||
+		    row->fields[INSTANCE_claim_at].i >= stale_us)
 			continue;
 		claim_clear(tx, row);
 		cleared++;
@@ -521,7 +540,8 @@ static bool run_instance_expired(struct tx *tx, struct segment_call *call)
 	int64_t limit = call->params[1].ints[0], seen = 0;
 	int64_t before_us = tx->now_us - call->params[2].ints[0] * US_PER_MS;
 
-	for (struct row *row = table_after(tx, TABLE_INSTANCE, &after, 1); row && seen < limit; row = table_next(row)) {
+	for (struct row *row = table_after(tx, TABLE_INSTANCE, &after, 1); row && seen < limit;
+	     row = table_next(row)) {
 		seen++;
 		last = row->fields[INSTANCE_id];
 		if (!instance_is_over(row) || row->fields[INSTANCE_ended].is_null ||
@@ -607,7 +627,8 @@ static bool run_deployment_archive(struct tx *tx, struct segment_call *call)
 	return true;
 }
 
-static void emit_once(struct tx *tx, struct segment_call *call, enum table_id table, struct row *row, uint32_t column)
+static void emit_once(struct tx *tx, struct segment_call *call, enum table_id table,
+		      struct row *row, uint32_t column)
 {
 	for (uint32_t i = 0; i < call->rows.row_count; i++)
 		if (str_equal(rows_at(&call->rows, i, 0)->str, row->fields[column].str))
@@ -635,7 +656,8 @@ static bool instance_is_listed(struct tx *tx, const struct column *p, struct row
 
 	if (!tx_sees(tx, row->fields[INSTANCE_tenant].str))
 		return false;
-	if (status >= 0 ? row->fields[INSTANCE_status].i != status : !p[1].bools[0] && instance_is_over(row))
+	if (status >= 0 ? row->fields[INSTANCE_status].i != status
+			: !p[1].bools[0] && instance_is_over(row))
 		return false;
 	return !deployment.ptr || str_equal(row->fields[INSTANCE_deployment].str, deployment);
 }
@@ -661,7 +683,8 @@ static bool run_alias_probe(struct tx *tx, struct segment_call *call)
 		struct row *row = table_from(tx, TABLE_ALIAS, &key, 1);
 
 		for (; row && table_matches(tx, TABLE_ALIAS, row, &key, 1); row = table_next(row))
-			if (str_equal(row->fields[ALIAS_tenant].str, p[0].strs[i]) && tx_sees(tx, p[0].strs[i]))
+			if (str_equal(row->fields[ALIAS_tenant].str, p[0].strs[i]) &&
+			    tx_sees(tx, p[0].strs[i]))
 				emit(tx, call)[0] = row->fields[ALIAS_instance];
 	}
 	return true;
@@ -717,7 +740,8 @@ static bool run_xact_status(struct tx *tx, struct segment_call *call)
 	if (xid && xid <= db->xid && db->xid - xid < MEMORY_XACTS) {
 		uint64_t bit = xid % MEMORY_XACTS;
 
-		*out = field_str(db->committed[bit / 8] & (1u << (bit % 8)) ? STR("committed") : STR("aborted"));
+		*out = field_str(db->committed[bit / 8] & (1u << (bit % 8)) ? STR("committed")
+									    : STR("aborted"));
 	}
 	return true;
 }

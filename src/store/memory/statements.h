@@ -22,8 +22,8 @@ struct field field_out(struct tx *tx, enum table_id table, const struct row *row
 /* Entry `i` of a parameter; texts are borrowed. */
 struct field param_field(const struct column *param, uint32_t i);
 /* Copies entry `i` of a parameter into a new row. */
-void row_take(struct tx *tx, enum table_id table, struct row *row, uint32_t column, const struct column *param,
-	      uint32_t i);
+void row_take(struct tx *tx, enum table_id table, struct row *row, uint32_t column,
+	      const struct column *param, uint32_t i);
 
 bool run_outbox_insert(struct tx *tx, struct segment_call *call);
 bool run_outbox_scan(struct tx *tx, struct segment_call *call);

@@ -27,7 +27,9 @@ static const struct {
 	const char *types;
 	uint32_t key_columns;
 } schemas[TABLE_COUNT] = {
-	[TABLE_INSTANCE] = {"utttiizzttt" "zb", 1},
+	[TABLE_INSTANCE] = {"utttiizzttt"
+			    "zb",
+			    1},
 	[TABLE_INBOX] = {"utuz", 1},
 	[TABLE_ALIAS] = {"uututt", 2},
 	[TABLE_WAIT] = {"uutuitttz", 2},
@@ -71,7 +73,8 @@ struct memory_database *memory_database_new(void)
 		table->column_count = (uint32_t)strlen(table->types);
 		tree_init(&table->rows, table->types, key, schemas[i].key_columns, node_fields);
 	}
-	tree_init(&db->tables[TABLE_INBOX].index, schemas[TABLE_INBOX].types, by_age, 2, index_node_fields);
+	tree_init(&db->tables[TABLE_INBOX].index, schemas[TABLE_INBOX].types, by_age, 2,
+		  index_node_fields);
 	return db;
 }
 
@@ -166,8 +169,8 @@ static void index_enter(struct tree *tree, struct row *row)
 
 static struct tree *due_tree(struct memory_database *db, struct str tenant)
 {
-	static const uint8_t columns[] = {OUTBOX_next_attempt, OUTBOX_instance, OUTBOX_channel, OUTBOX_version,
-					  OUTBOX_ordinal};
+	static const uint8_t columns[] = {OUTBOX_next_attempt, OUTBOX_instance, OUTBOX_channel,
+					  OUTBOX_version, OUTBOX_ordinal};
 	struct outbox_due **at = &db->due, *due;
 
 	while (*at && str_compare((*at)->tenant, tenant) < 0)
@@ -184,7 +187,8 @@ static struct tree *due_tree(struct memory_database *db, struct str tenant)
 
 static struct row *outbox_unpoisoned(struct tx *tx, struct row *row, const struct field *group)
 {
-	while (row && table_matches(tx, TABLE_OUTBOX, row, group, 2) && row->fields[OUTBOX_poisoned].b)
+	while (row && table_matches(tx, TABLE_OUTBOX, row, group, 2) &&
+	       row->fields[OUTBOX_poisoned].b)
 		row = table_next(row);
 	return row && table_matches(tx, TABLE_OUTBOX, row, group, 2) ? row : NULL;
 }
@@ -239,7 +243,8 @@ static void row_unlink(struct tx *tx, struct table *table, struct row *row)
 
 /* --- transactions --- */
 
-static struct undo *undo_add(struct tx *tx, enum undo_kind kind, enum table_id table, struct row *row)
+static struct undo *undo_add(struct tx *tx, enum undo_kind kind, enum table_id table,
+			     struct row *row)
 {
 	struct memory_database *db = tx->db;
 
@@ -286,7 +291,8 @@ void tx_delete(struct tx *tx, enum table_id id, struct row *row)
 }
 
 /* The due tree is left before one of its key columns changes and entered after. */
-static void field_replace(struct tx *tx, enum table_id table, struct row *row, uint32_t column, struct field value)
+static void field_replace(struct tx *tx, enum table_id table, struct row *row, uint32_t column,
+			  struct field value)
 {
 	if (table == TABLE_OUTBOX)
 		index_leave(row);
@@ -377,7 +383,8 @@ struct row *table_next(struct row *row)
 	return row_of(tree_next(&row->node));
 }
 
-bool table_matches(struct tx *tx, enum table_id table, struct row *row, const struct field *key, uint32_t count)
+bool table_matches(struct tx *tx, enum table_id table, struct row *row, const struct field *key,
+		   uint32_t count)
 {
 	return tree_matches(&tx->db->tables[table].rows, &row->node, key, count);
 }

@@ -15,23 +15,98 @@
 #include "store/memory/tree.h"
 
 /* Columns of each table; the primary key comes first. */
-enum { INSTANCE_id, INSTANCE_tenant, INSTANCE_deployment, INSTANCE_process, INSTANCE_status, INSTANCE_version, INSTANCE_started,
-       INSTANCE_ended, INSTANCE_code, INSTANCE_detail, INSTANCE_claim_owner, INSTANCE_claim_at, INSTANCE_snapshot,
-       INSTANCE_COLUMNS };
+enum {
+	INSTANCE_id,
+	INSTANCE_tenant,
+	INSTANCE_deployment,
+	INSTANCE_process,
+	INSTANCE_status,
+	INSTANCE_version,
+	INSTANCE_started,
+	INSTANCE_ended,
+	INSTANCE_code,
+	INSTANCE_detail,
+	INSTANCE_claim_owner,
+	INSTANCE_claim_at,
+	INSTANCE_snapshot,
+	INSTANCE_COLUMNS
+};
 enum { INBOX_key, INBOX_tenant, INBOX_instance, INBOX_created, INBOX_COLUMNS };
-enum { ALIAS_key, ALIAS_slot, ALIAS_tenant, ALIAS_instance, ALIAS_name, ALIAS_value, ALIAS_COLUMNS };
-enum { WAIT_key, WAIT_slot, WAIT_tenant, WAIT_instance, WAIT_token, WAIT_node, WAIT_channel, WAIT_deployment, WAIT_created,
-       WAIT_COLUMNS };
-enum { OUTBOX_instance, OUTBOX_channel, OUTBOX_version, OUTBOX_ordinal, OUTBOX_tenant, OUTBOX_id, OUTBOX_deployment,
-       OUTBOX_connection, OUTBOX_destination, OUTBOX_correlation, OUTBOX_record_key, OUTBOX_headers, OUTBOX_content_type,
-       OUTBOX_body, OUTBOX_required, OUTBOX_attempt_count, OUTBOX_created, OUTBOX_next_attempt, OUTBOX_claimed_at,
-       OUTBOX_claim_owner, OUTBOX_poisoned, OUTBOX_diagnostic, OUTBOX_COLUMNS };
+enum {
+	ALIAS_key,
+	ALIAS_slot,
+	ALIAS_tenant,
+	ALIAS_instance,
+	ALIAS_name,
+	ALIAS_value,
+	ALIAS_COLUMNS
+};
+enum {
+	WAIT_key,
+	WAIT_slot,
+	WAIT_tenant,
+	WAIT_instance,
+	WAIT_token,
+	WAIT_node,
+	WAIT_channel,
+	WAIT_deployment,
+	WAIT_created,
+	WAIT_COLUMNS
+};
+enum {
+	OUTBOX_instance,
+	OUTBOX_channel,
+	OUTBOX_version,
+	OUTBOX_ordinal,
+	OUTBOX_tenant,
+	OUTBOX_id,
+	OUTBOX_deployment,
+	OUTBOX_connection,
+	OUTBOX_destination,
+	OUTBOX_correlation,
+	OUTBOX_record_key,
+	OUTBOX_headers,
+	OUTBOX_content_type,
+	OUTBOX_body,
+	OUTBOX_required,
+	OUTBOX_attempt_count,
+	OUTBOX_created,
+	OUTBOX_next_attempt,
+	OUTBOX_claimed_at,
+	OUTBOX_claim_owner,
+	OUTBOX_poisoned,
+	OUTBOX_diagnostic,
+	OUTBOX_COLUMNS
+};
 /* In the order in which DEAD_LETTER_GET answers. */
-enum { DEAD_id, DEAD_tenant, DEAD_channel, DEAD_event_id, DEAD_source, DEAD_message_type, DEAD_code, DEAD_detail, DEAD_instance,
-       DEAD_content_type, DEAD_created, DEAD_record_key, DEAD_headers, DEAD_payload, DEAD_COLUMNS };
+enum {
+	DEAD_id,
+	DEAD_tenant,
+	DEAD_channel,
+	DEAD_event_id,
+	DEAD_source,
+	DEAD_message_type,
+	DEAD_code,
+	DEAD_detail,
+	DEAD_instance,
+	DEAD_content_type,
+	DEAD_created,
+	DEAD_record_key,
+	DEAD_headers,
+	DEAD_payload,
+	DEAD_COLUMNS
+};
 enum { LEASE_role, LEASE_holder, LEASE_term, LEASE_expires, LEASE_COLUMNS };
-enum { DEPLOYMENT_id, DEPLOYMENT_tenant, DEPLOYMENT_module, DEPLOYMENT_version, DEPLOYMENT_phase, DEPLOYMENT_created,
-       DEPLOYMENT_archive, DEPLOYMENT_COLUMNS };
+enum {
+	DEPLOYMENT_id,
+	DEPLOYMENT_tenant,
+	DEPLOYMENT_module,
+	DEPLOYMENT_version,
+	DEPLOYMENT_phase,
+	DEPLOYMENT_created,
+	DEPLOYMENT_archive,
+	DEPLOYMENT_COLUMNS
+};
 
 enum table_id {
 	TABLE_INSTANCE,
@@ -108,7 +183,8 @@ void row_init_field(struct row *row, uint32_t column, struct field value, char t
 bool tx_insert(struct tx *tx, enum table_id table, struct row *row) MUST_CHECK;
 void tx_delete(struct tx *tx, enum table_id table, struct row *row);
 /* Sets one field outside the primary key; a text is copied. */
-void tx_set(struct tx *tx, enum table_id table, struct row *row, uint32_t column, struct field value);
+void tx_set(struct tx *tx, enum table_id table, struct row *row, uint32_t column,
+	    struct field value);
 /* Ends the transaction: what was deleted or replaced is freed, or everything is put back. */
 void tx_commit(struct tx *tx);
 void tx_rollback(struct tx *tx);
@@ -116,10 +192,12 @@ void tx_rollback(struct tx *tx);
 /* Rows by primary key or the head of it; NULL if there is none. */
 struct row *table_find(struct tx *tx, enum table_id table, const struct field *key, uint32_t count);
 struct row *table_from(struct tx *tx, enum table_id table, const struct field *key, uint32_t count);
-struct row *table_after(struct tx *tx, enum table_id table, const struct field *key, uint32_t count);
+struct row *table_after(struct tx *tx, enum table_id table, const struct field *key,
+			uint32_t count);
 struct row *table_first(struct tx *tx, enum table_id table);
 struct row *table_next(struct row *row);
-bool table_matches(struct tx *tx, enum table_id table, struct row *row, const struct field *key, uint32_t count);
+bool table_matches(struct tx *tx, enum table_id table, struct row *row, const struct field *key,
+		   uint32_t count);
 
 /* The first unpoisoned row of the group that `row` belongs to or would; NULL if there is none. */
 struct row *outbox_head(struct tx *tx, struct field instance, struct field channel);

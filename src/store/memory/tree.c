@@ -24,8 +24,8 @@ static int field_compare(enum column_type type, const struct field *a, const str
 	return 0;
 }
 
-static int node_compare(const struct tree *tree, const struct tree_node *node, const struct field *key,
-			uint32_t count)
+static int node_compare(const struct tree *tree, const struct tree_node *node,
+			const struct field *key, uint32_t count)
 {
 	const struct field *fields = tree->fields(node);
 
@@ -106,14 +106,16 @@ void tree_insert(struct tree *tree, struct tree_node *node)
 void tree_remove(struct tree *tree, struct tree_node *node)
 {
 	while (node->left && node->right)
-		rotate_up(tree, node->left->priority > node->right->priority ? node->left : node->right);
+		rotate_up(tree,
+			  node->left->priority > node->right->priority ? node->left : node->right);
 	replace(tree, node, node->left ? node->left : node->right);
 	*node = (struct tree_node){0};
 	tree->count--;
 }
 
 /* The first node with order ≥ `least`, where order is that of node_compare. */
-static struct tree_node *bound(const struct tree *tree, const struct field *key, uint32_t count, int least)
+static struct tree_node *bound(const struct tree *tree, const struct field *key, uint32_t count,
+			       int least)
 {
 	struct tree_node *node = tree->root, *best = NULL;
 
@@ -138,7 +140,8 @@ struct tree_node *tree_after(const struct tree *tree, const struct field *key, u
 	return bound(tree, key, count, 1);
 }
 
-bool tree_matches(const struct tree *tree, const struct tree_node *node, const struct field *key, uint32_t count)
+bool tree_matches(const struct tree *tree, const struct tree_node *node, const struct field *key,
+		  uint32_t count)
 {
 	return node_compare(tree, node, key, count) == 0;
 }

@@ -39,6 +39,7 @@ struct tree_node *tree_after(const struct tree *tree, const struct field *key, u
 struct tree_node *tree_first(const struct tree *tree);
 struct tree_node *tree_next(const struct tree_node *node);
 /* Whether the node's first `count` columns equal `key`. */
-bool tree_matches(const struct tree *tree, const struct tree_node *node, const struct field *key, uint32_t count);
+bool tree_matches(const struct tree *tree, const struct tree_node *node, const struct field *key,
+		  uint32_t count);
 
 #endif
