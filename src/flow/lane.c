@@ -84,8 +84,9 @@ static void lane_tell_waiters(struct lane *lane)
 
 static void lane_answer(struct lane *lane, struct lane_request *request)
 {
-	__atomic_sub_fetch(&lane->queued, 1, __ATOMIC_RELEASE);
-	__atomic_store_n(&lane->stats.queue_depth, lane->queued, __ATOMIC_RELAXED);
+	uint32_t left = __atomic_sub_fetch(&lane->queued, 1, __ATOMIC_RELEASE);
+
+	__atomic_store_n(&lane->stats.queue_depth, left, __ATOMIC_RELAXED);
 	request->post.run = request->answered;
 	loop_post(request->reply_to, &request->post);
 	lane_tell_waiters(lane);

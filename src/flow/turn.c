@@ -53,6 +53,12 @@ static void turn_enter(struct turn *turn, enum turn_state state)
 	states[state](turn);
 }
 
+/* Read by the admin listener. */
+static void turn_count(uint64_t *counter)
+{
+	__atomic_add_fetch(counter, 1, __ATOMIC_RELAXED);
+}
+
 static struct log_about turn_about(const struct turn *turn, enum code code, char text[static ID_TEXT_SIZE])
 {
 	const struct lane_request *request = turn->request;
@@ -296,7 +302,7 @@ static void turn_claimed(struct task *done)
 		turn_load(turn);
 		break;
 	case STORE_REFUSED:
-		turn->lane->stats.bounces++;
+		turn_count(&turn->lane->stats.bounces);
 		turn_interest(turn, &turn->id, 1);
 		turn_answer_error(turn, ANSWER_REFUSED, CODE_RUNTIME_CLAIM_HELD, "the claim is held");
 		break;
@@ -381,11 +387,11 @@ static void turn_count_commit(struct turn *turn)
 	struct lane_stats *stats = &turn->lane->stats;
 
 	if (turn->inst)
-		stats->resumes++;
+		turn_count(&stats->resumes);
 	if (turn->step.inst->status == INSTANCE_SUSPENDED)
-		stats->parks++;
+		turn_count(&stats->parks);
 	if (turn->step.failed)
-		stats->failures++;
+		turn_count(&stats->failures);
 }
 
 static void turn_wake(struct turn *turn)

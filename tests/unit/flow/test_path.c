@@ -249,6 +249,8 @@ START_TEST(many_in_order_through_small_mailboxes)
 	for (unsigned i = 0; i < 16; i++)
 		handoffs += f->lanes->lanes[i].stats.handoffs;
 	ck_assert_uint_gt(handoffs, 0);
+	ck_assert_uint_eq(flow_fixture_stats(f, "orders")->unavailable, 0);
+	ck_assert_uint_eq(flow_fixture_stats(f, "orders")->duplicate, 0);
 	ck_assert(test_wait(outbox_empty, f, 5000));
 	flow_fixture_free(&f);
 }
