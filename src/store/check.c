@@ -80,7 +80,7 @@ static bool outbox_check(const struct store_commit *commit, struct error *err)
 	for (uint32_t i = 0; i < commit->outbox_count; i++) {
 		const struct outbox_row *row = &commit->outbox[i];
 
-		if (!str_equal(row->tenant, commit->tenant)) {
+		if (row->tenant.ptr && !str_equal(row->tenant, commit->tenant)) {
 			error_set(err, RESULT_REJECT, CODE_RUNTIME_STORE_REJECTED,
 				  "an outbox row is of another tenant than its commit");
 			return false;

@@ -19,7 +19,7 @@ struct segment;
 
 /* Connections by what they are for, so that no kind of work can hold up another. */
 enum conn_class {
-	CONN_STEP,	 /* claims, resolves, commits; datasource.pool-size of them */
+	CONN_STEP,       /* claims, resolves, commits; datasource.pool-size of them */
 	CONN_BACKGROUND, /* outbox, leases, sweeps, deployments, admin */
 	CONN_QUARANTINE, /* single elements that met a lock; doubt */
 	CONN_CLASS_COUNT
@@ -27,9 +27,9 @@ enum conn_class {
 
 enum segment_outcome {
 	SEGMENT_COMMITTED,
-	SEGMENT_GATED,	  /* a gate failed: `gate`, `failed`; nothing was written */
-	SEGMENT_ERROR,	  /* the server refused: `sqlstate`, `text`; nothing was written */
-	SEGMENT_NOT_RUN,  /* the connection was lost before the Sync was sent, or a read-only segment was cut: nothing was written */
+	SEGMENT_GATED,   /* a gate failed: `gate`, `failed`; nothing was written */
+	SEGMENT_ERROR,   /* the server refused: `sqlstate`, `text`; nothing was written */
+	SEGMENT_NOT_RUN, /* the connection was lost before the Sync was sent, or a read-only segment was cut: nothing was written */
 	SEGMENT_IN_DOUBT, /* the connection was lost with the Sync under way: it may have committed */
 };
 
@@ -43,9 +43,9 @@ struct segment {
 	struct segment_call *calls;
 	uint32_t call_count;
 	struct str tenants; /* ",a,b," — sutra.tenant of this segment; absent for none */
-	bool scan;	    /* runs as role sutra_scan */
-	bool durable;	    /* false: synchronous_commit off */
-	bool writes;	    /* false: read only, never in doubt */
+	bool scan;          /* runs as role sutra_scan */
+	bool durable;       /* false: synchronous_commit off */
+	bool writes;        /* false: read only, never in doubt */
 	int64_t lock_timeout_ms;
 	struct arena *arena; /* for rows; the caller's, lent until done */
 
@@ -76,7 +76,8 @@ struct executor_ops {
 	/* Whether connection `index` of the class is connected and free. */
 	bool (*conn_ready)(struct executor *executor, enum conn_class class, uint32_t index);
 	/* Runs the segment on a ready connection. done() is called later. */
-	void (*run)(struct executor *executor, enum conn_class class, uint32_t index, struct segment *segment);
+	void (*run)(struct executor *executor, enum conn_class class, uint32_t index,
+		    struct segment *segment);
 	/* Closes every connection; segments under way are answered NOT_RUN or IN_DOUBT before it returns. */
 	void (*stop)(struct executor *executor);
 	void (*free)(struct executor *executor);
@@ -95,9 +96,9 @@ struct pg_settings {
 	const char *url;
 	const char *password; /* NULL = none */
 	uint32_t step_connections;
-	bool prepare; /* false: unnamed statements, for PgBouncer in transaction mode */
+	bool prepare;            /* false: unnamed statements, for PgBouncer in transaction mode */
 	const char *application; /* "sutra/<boot id>" */
-	bool check_rls; /* persistence.rls-bypass-check.enabled */
+	bool check_rls;          /* persistence.rls-bypass-check.enabled */
 };
 /* Never NULL; nothing is opened before start. */
 struct executor *pg_executor_new(const struct pg_settings *settings);

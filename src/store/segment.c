@@ -357,6 +357,8 @@ void segment_outbox_sort(struct batch *batch)
 
 		for (uint32_t k = 0; k < commit->outbox_count; k++) {
 			commit->outbox[k].claimed = false;
+			if (!commit->outbox[k].tenant.ptr)
+				commit->outbox[k].tenant = commit->tenant;
 			batch->outbox[at++] = (struct outbox_ref){&commit->outbox[k], i};
 		}
 	}

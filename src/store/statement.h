@@ -16,12 +16,13 @@
 
 /* The letters of a signature: lower case an array column, upper case a scalar (parameters only). */
 enum column_type {
-	COLUMN_INT = 'i',   /* int8 */
-	COLUMN_ID = 'u',    /* uuid */
-	COLUMN_TEXT = 't',  /* text; an absent str is NULL. Valid UTF-8 without NUL: the store checks before batching */
+	COLUMN_INT = 'i', /* int8 */
+	COLUMN_ID = 'u',  /* uuid */
+	COLUMN_TEXT =
+		't', /* text; an absent str is NULL. Valid UTF-8 without NUL: the store checks before batching */
 	COLUMN_BYTES = 'b', /* bytea; an absent str is NULL */
 	COLUMN_BOOL = 'o',
-	COLUMN_TIME = 'z',  /* timestamptz, microseconds since 1970; COLUMN_TIME_NULL is NULL */
+	COLUMN_TIME = 'z', /* timestamptz, microseconds since 1970; COLUMN_TIME_NULL is NULL */
 };
 #define COLUMN_TIME_NULL INT64_MIN
 
@@ -30,8 +31,8 @@ struct column {
 	bool scalar;
 	uint32_t count; /* 1 for a scalar */
 	union {
-		const int64_t *ints; /* INT and TIME */
-		const struct id *ids; /* the all-zero id is a value like any other, not NULL */
+		const int64_t *ints;    /* INT and TIME */
+		const struct id *ids;   /* the all-zero id is a value like any other, not NULL */
 		const struct str *strs; /* TEXT and BYTES */
 		const bool *bools;
 	};
@@ -61,11 +62,11 @@ static inline const struct field *rows_at(const struct rows *rows, uint32_t row,
 /* Why a gate failed: STATEMENT SU001's reason. */
 enum gate {
 	GATE_NONE,
-	GATE_FENCE,	  /* owner or version changed, or the row is locked by somebody */
-	GATE_DUPLICATE,	  /* an inbox key was there */
-	GATE_EXISTS,	  /* the instance's own row was there: this very commit had succeeded before */
-	GATE_ALIAS,	  /* a unique alias is taken */
-	GATE_WAIT,	  /* a unique wait is taken */
+	GATE_FENCE,     /* owner or version changed, or the row is locked by somebody */
+	GATE_DUPLICATE, /* an inbox key was there */
+	GATE_EXISTS, /* the instance's own row was there: this very commit had succeeded before */
+	GATE_ALIAS,  /* a unique alias is taken */
+	GATE_WAIT,   /* a unique wait is taken */
 };
 
 enum statement_id {
@@ -79,7 +80,7 @@ struct statement_info {
 	const char *name;
 	const char *params;  /* one letter a parameter */
 	const char *results; /* one letter a column */
-	enum gate gate;	     /* GATE_NONE: none */
+	enum gate gate;      /* GATE_NONE: none */
 };
 /* @thread any */
 const struct statement_info *statement_info(enum statement_id id);

@@ -28,12 +28,12 @@ struct store;
 
 enum store_outcome {
 	STORE_OK,
-	STORE_REFUSED,	       /* claim: held by somebody, locked, terminal or absent. Nothing was read beyond the claim */
-	STORE_DUPLICATE,       /* commit: the event had its effect before (committed) */
-	STORE_FENCED,	       /* commit: owner or version has changed (committed): nothing was written */
+	STORE_REFUSED, /* claim: held by somebody, locked, terminal or absent. Nothing was read beyond the claim */
+	STORE_DUPLICATE, /* commit: the event had its effect before (committed) */
+	STORE_FENCED,    /* commit: owner or version has changed (committed): nothing was written */
 	STORE_ALIAS_CONFLICT,  /* commit: a unique alias is taken */
 	STORE_WAIT_NOT_UNIQUE, /* commit: a unique wait is taken */
-	STORE_REJECTED,	       /* the database cannot take this element, ever: err */
+	STORE_REJECTED,        /* the database cannot take this element, ever: err */
 	STORE_UNAVAILABLE,     /* nothing was written; the database is away */
 };
 
@@ -48,11 +48,11 @@ enum store_kind {
 
 /* The head of every request. */
 struct store_request {
-	enum store_kind kind;	 /* set by the call */
-	struct loop *reply_to;	 /* where `done` is posted */
-	struct task done;	 /* set `done.run` before sending */
+	enum store_kind kind;  /* set by the call */
+	struct loop *reply_to; /* where `done` is posted */
+	struct task done;      /* set `done.run` before sending */
 	enum store_outcome outcome;
-	struct error error; /* for REJECTED and UNAVAILABLE */
+	struct error error;  /* for REJECTED and UNAVAILABLE */
 	struct arena *arena; /* results go here; the requester's, lent to the store until done */
 	/* The store's. */
 	struct task intake;
@@ -135,14 +135,14 @@ struct store_alias_row {
 
 /* One row of outbox_entry. Its order group is (instance, channel), where a reply's channel is "reply:<inbound>". */
 struct outbox_row {
-	struct str tenant;
+	struct str tenant;  /* in a commit, absent = the commit's */
 	struct id instance; /* of a row without an instance: a digest of its delivery and purpose */
 	struct str channel;
 	int64_t version;
 	int64_t ordinal;
 	struct id id; /* the idempotency key: digest of (instance, version, ordinal) */
 	struct str deployment;
-	struct str connection;	/* absent = the channel's; else of a reply */
+	struct str connection;  /* absent = the channel's; else of a reply */
 	struct str destination; /* absent = the channel's bind; else of a reply */
 	struct str correlation; /* packed value; absent = none */
 	struct str record_key;
@@ -177,8 +177,8 @@ struct dead_letter_row {
  * releases the claim in the same transaction.
  */
 enum commit_kind {
-	COMMIT_SPAWN,	    /* inserts the instance */
-	COMMIT_RESUME,	    /* fences on owner and version, then updates */
+	COMMIT_SPAWN,       /* inserts the instance */
+	COMMIT_RESUME,      /* fences on owner and version, then updates */
 	COMMIT_NO_INSTANCE, /* a dead letter alone */
 };
 struct store_commit {
@@ -186,8 +186,8 @@ struct store_commit {
 	enum commit_kind commit;
 	struct str tenant;
 	struct id instance;
-	struct str owner;	 /* RESUME */
-	int64_t version;	 /* RESUME: as claimed; the row becomes version + 1. SPAWN: 1 */
+	struct str owner; /* RESUME */
+	int64_t version;  /* RESUME: as claimed; the row becomes version + 1. SPAWN: 1 */
 	enum instance_status status;
 	struct str deployment;
 	struct str process;
@@ -227,11 +227,13 @@ struct store_settings {
 	uint64_t batch_max_bytes;
 	int64_t lock_timeout_ms;
 	int64_t claim_timeout_ms; /* instance.claim-timeout */
-	const char *outbox_owner; /* stamp on rows that steps commit claimed; NULL = commit all unclaimed */
+	const char *
+		outbox_owner; /* stamp on rows that steps commit claimed; NULL = commit all unclaimed */
 };
 
 /* Takes the executor. Never NULL. */
-struct store *store_new(struct runtime *runtime, struct executor *executor, const struct store_settings *settings);
+struct store *store_new(struct runtime *runtime, struct executor *executor,
+			const struct store_settings *settings);
 void store_start(struct store *store);
 void store_stop(struct store *store);
 void store_free(struct store **store);
@@ -241,7 +243,8 @@ bool store_is_up(struct store *store, struct buf *why);
 
 /* Counters, read with atomic loads. @thread any */
 struct store_stats {
-	uint64_t segments, statements, transactions, elements[STORE_KIND_COUNT], batches[STORE_KIND_COUNT];
+	uint64_t segments, statements, transactions, elements[STORE_KIND_COUNT],
+		batches[STORE_KIND_COUNT];
 	uint64_t gate_failures, doubts, quarantined;
 	uint64_t batch_histogram[10]; /* commits: batches of 1, ≤2, ≤4, … ≤256, more */
 };
