@@ -1,0 +1,483 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The second half of the suite: statements beside the path, that is the outbox, leases, sweeps, deployments and lists.
+ */
+#include <stdio.h>
+
+#include "tests/support/store_suite_private.h"
+
+/* --- outbox --- */
+
+/* A spawn with `count` rows on channel "out". */
+static void given_rows(const char *tenant, uint32_t n, uint32_t count)
+{
+	struct store_commit commit;
+
+	rig_spawn(&suite_rig, &commit, tenant, test_id(n));
+	for (uint32_t i = 0; i < count; i++)
+		commit_send(&suite_rig, &commit, "out", "body");
+	ck_assert_int_eq(rig_run(&suite_rig, &commit.base), STORE_OK);
+}
+
+static const struct rows *scan(const char *owner, int64_t limit)
+{
+	return rig_query(&suite_rig, NULL, true, STATEMENT_OUTBOX_SCAN, owner, limit);
+}
+
+static const struct rows *load(const char *tenant, uint32_t n, int64_t ordinal, const char *owner)
+{
+	char list[32];
+
+	snprintf(list, sizeof(list), ",%s,", tenant);
+	return rig_query(&suite_rig, list, false, STATEMENT_OUTBOX_LOAD, tenant, test_id(n), "out",
+			 INT64_C(1), ordinal, owner);
+}
+
+static void row_fail(uint32_t n, int64_t ordinal, int64_t delay_ms, bool poisoned, bool keep_claim,
+		     const char *owner)
+{
+	rig_query(&suite_rig, ",a,", true, STATEMENT_OUTBOX_FAIL, "a", test_id(n), "out",
+		  INT64_C(1), ordinal, INT64_C(3), delay_ms, "{\"code\":\"X\"}", (int)poisoned,
+		  (int)keep_claim, owner);
+}
+
+static const struct rows *next_row(uint32_t n, const char *owner)
+{
+	return rig_query(&suite_rig, ",a,", true, STATEMENT_OUTBOX_CLAIM_NEXT, "a", test_id(n),
+			 "out", owner);
+}
+
+static void row_delete(uint32_t n, int64_t ordinal, const char *owner)
+{
+	rig_query(&suite_rig, ",a,", true, STATEMENT_OUTBOX_DELETE, "a", test_id(n), "out",
+		  INT64_C(1), ordinal, owner);
+}
+
+START_TEST(outbox_rows_come_claimed_and_whole)
+{
+	struct store_commit commit;
+	const struct rows *rows;
+	const struct field *f;
+
+	rig_spawn(&suite_rig, &commit, "a", test_id(1));
+	commit_send(&suite_rig, &commit, "out", "hello");
+	commit_send(&suite_rig, &commit, "other", NULL);
+	ck_assert_int_eq(rig_run(&suite_rig, &commit.base), STORE_OK);
+	ck_assert(commit.outbox[0].claimed && commit.outbox[1].claimed);
+	ck_assert_uint_eq(scan("boot-2", LIMIT)->row_count, 0);
+	rows = load("a", 1, 0, "boot-1");
+	ck_assert_uint_eq(rows->row_count, 1);
+	f = rows_at(rows, 0, 0);
+	ck_assert_str_slice(f[0].str, STR("a"));
+	ck_assert(id_equal(f[1].id, test_id(1)));
+	ck_assert_str_slice(f[2].str, STR("out"));
+	ck_assert_int_eq(f[3].i, 1);
+	ck_assert_int_eq(f[4].i, 0);
+	ck_assert(id_equal(f[5].id, commit.outbox[0].id));
+	ck_assert_str_slice(f[6].str, STR("d1"));
+	ck_assert(f[7].is_null && f[8].is_null && f[9].is_null);
+	ck_assert_str_slice(f[10].str, STR("key-1"));
+	ck_assert_str_slice(f[11].str, STR("\x80"));
+	ck_assert_str_slice(f[12].str, STR("text/plain"));
+	ck_assert_str_slice(f[13].str, STR("hello"));
+	ck_assert(f[14].b);
+	ck_assert_int_eq(f[15].i, 0);
+	ck_assert(!f[16].is_null);
+	ck_assert_uint_eq(load("a", 1, 0, "boot-2")->row_count, 0);
+	rows = rig_query(&suite_rig, ",a,", false, STATEMENT_OUTBOX_LOAD, "a", test_id(1), "other",
+			 INT64_C(1), INT64_C(1), "boot-1");
+	ck_assert_uint_eq(rows->row_count, 1);
+	ck_assert(rows_at(rows, 0, 13)->is_null);
+}
+END_TEST
+
+START_TEST(outbox_row_behind_another_owner_is_not_claimed)
+{
+	struct store_commit commit;
+
+	given_rows("a", 1, 1);
+	suite_reopen(suite_settings_now(60000, "boot-2"));
+	ck_assert_int_eq(suite_claim("a", 1, "lane-1"), STORE_OK);
+	rig_resume(&suite_rig, &commit, "a", test_id(1), "lane-1", 1);
+	commit_send(&suite_rig, &commit, "out", "second");
+	commit_send(&suite_rig, &commit, "other", "free");
+	ck_assert_int_eq(rig_run(&suite_rig, &commit.base), STORE_OK);
+	ck_assert(!commit.outbox[0].claimed);
+	ck_assert(commit.outbox[1].claimed);
+	/* Behind its head it is not found by a scan either; then it is. */
+	ck_assert_uint_eq(scan("boot-2", LIMIT)->row_count, 0);
+	row_delete(1, 0, "boot-2");
+	ck_assert_uint_eq(scan("boot-2", LIMIT)->row_count, 0);
+	row_delete(1, 0, "boot-1");
+	ck_assert_uint_eq(scan("boot-2", LIMIT)->row_count, 1);
+}
+END_TEST
+
+START_TEST(outbox_without_an_owner_is_scanned)
+{
+	struct store_commit commit;
+	const struct rows *rows;
+
+	suite_reopen(suite_settings_now(60000, NULL));
+	rig_spawn(&suite_rig, &commit, "a", test_id(1));
+	for (int i = 0; i < 3; i++)
+		commit_send(&suite_rig, &commit, "out", "body");
+	ck_assert_int_eq(rig_run(&suite_rig, &commit.base), STORE_OK);
+	ck_assert(!commit.outbox[0].claimed);
+	/* Only the head; and nobody gets it twice. */
+	rows = scan("boot-1", LIMIT);
+	ck_assert_uint_eq(rows->row_count, 1);
+	ck_assert_str_slice(rows_at(rows, 0, 0)->str, STR("a"));
+	ck_assert(id_equal(rows_at(rows, 0, 1)->id, test_id(1)));
+	ck_assert_str_slice(rows_at(rows, 0, 2)->str, STR("out"));
+	ck_assert_int_eq(rows_at(rows, 0, 4)->i, 0);
+	ck_assert_uint_eq(scan("boot-2", LIMIT)->row_count, 0);
+	/* The next only when it is gone. */
+	ck_assert_uint_eq(next_row(1, "boot-1")->row_count, 0);
+	row_delete(1, 0, "boot-1");
+	rows = next_row(1, "boot-1");
+	ck_assert_uint_eq(rows->row_count, 1);
+	ck_assert_int_eq(rows_at(rows, 0, 4)->i, 1);
+	ck_assert_uint_eq(next_row(1, "boot-1")->row_count, 0);
+	row_delete(1, 1, "boot-1");
+	ck_assert_uint_eq(scan("boot-2", LIMIT)->row_count, 1);
+	ck_assert_uint_eq(load("a", 1, 2, "boot-2")->row_count, 1);
+}
+END_TEST
+
+START_TEST(outbox_scan_goes_round_the_tenants)
+{
+	const struct rows *rows;
+	uint32_t modest = 0;
+
+	suite_reopen(suite_settings_now(60000, NULL));
+	for (uint32_t n = 1; n <= 10; n++)
+		given_rows("greedy", n, 1);
+	given_rows("modest", 11, 1);
+	given_rows("modest", 12, 1);
+	rows = scan("boot-1", 4);
+	ck_assert_uint_eq(rows->row_count, 4);
+	for (uint32_t i = 0; i < 4; i++)
+		modest += str_equal(rows_at(rows, i, 0)->str, STR("modest"));
+	ck_assert_uint_eq(modest, 2);
+	ck_assert_uint_eq(scan("boot-1", LIMIT)->row_count, 8);
+}
+END_TEST
+
+START_TEST(outbox_failure_waits_holds_back_and_poisons)
+{
+	const struct rows *rows;
+
+	given_rows("a", 1, 3);
+	/* With the claim kept it is ours still; a stranger's failure is none. */
+	row_fail(1, 0, 3600000, false, true, "boot-2");
+	ck_assert_int_eq(rows_at(load("a", 1, 0, "boot-1"), 0, 15)->i, 0);
+	row_fail(1, 0, 3600000, false, true, "boot-1");
+	ck_assert_int_eq(rows_at(load("a", 1, 0, "boot-1"), 0, 15)->i, 3);
+	/* Given back it waits for its time, and holds back those behind it. */
+	row_fail(1, 0, 3600000, false, false, "boot-1");
+	row_fail(1, 1, 0, false, false, "boot-1");
+	row_fail(1, 2, 0, false, false, "boot-1");
+	ck_assert_uint_eq(scan("boot-1", LIMIT)->row_count, 0);
+	ck_assert_uint_eq(next_row(1, "boot-1")->row_count, 0);
+	rows = rig_query(&suite_rig, ",a,", false, STATEMENT_OUTBOX_LIST, ID_NONE, "", INT64_C(0),
+			 INT64_C(0), LIMIT);
+	ck_assert_uint_eq(rows->row_count, 3);
+	ck_assert_int_eq(rows_at(rows, 0, 6)->i, 3);
+	ck_assert(rows_at(rows, 0, 8)->i > rows_at(rows, 0, 7)->i + INT64_C(3000000000));
+	ck_assert(rows_at(rows, 0, 10)->is_null);
+	ck_assert(!rows_at(rows, 0, 12)->is_null);
+}
+END_TEST
+
+START_TEST(outbox_poisoned_head_holds_back_nobody)
+{
+	const struct rows *rows;
+
+	given_rows("a", 1, 3);
+	row_fail(1, 0, 0, true, false, "boot-1");
+	row_fail(1, 1, 0, false, false, "boot-1");
+	row_fail(1, 2, 0, false, false, "boot-1");
+	rows = rig_query(&suite_rig, NULL, false, STATEMENT_OUTBOX_COUNTS);
+	ck_assert_int_eq(rows_at(rows, 0, 0)->i, 2);
+	ck_assert_int_eq(rows_at(rows, 0, 1)->i, 0);
+	ck_assert_int_eq(rows_at(rows, 0, 2)->i, 1);
+	ck_assert(!rows_at(rows, 0, 3)->is_null);
+	rows = scan("boot-2", LIMIT);
+	ck_assert_uint_eq(rows->row_count, 1);
+	ck_assert_int_eq(rows_at(rows, 0, 4)->i, 1);
+	rows = rig_query(&suite_rig, NULL, false, STATEMENT_OUTBOX_COUNTS);
+	ck_assert_int_eq(rows_at(rows, 0, 0)->i, 1);
+	ck_assert_int_eq(rows_at(rows, 0, 1)->i, 1);
+}
+END_TEST
+
+START_TEST(outbox_stamps_are_renewed_released_and_swept)
+{
+	const struct rows *rows;
+
+	given_rows("a", 1, 2);
+	rows = rig_query(&suite_rig, ",a,", true, STATEMENT_OUTBOX_RENEW, "a", test_id(1), "out",
+			 INT64_C(1), INT64_C(0), "boot-1");
+	ck_assert_uint_eq(rows->row_count, 1);
+	ck_assert(id_equal(rows_at(rows, 0, 0)->id, test_id(1)));
+	rows = rig_query(&suite_rig, ",a,", true, STATEMENT_OUTBOX_RENEW, "a", test_id(1), "out",
+			 INT64_C(1), INT64_C(0), "boot-2");
+	ck_assert_uint_eq(rows->row_count, 0);
+	rig_query(&suite_rig, ",a,", true, STATEMENT_OUTBOX_RELEASE, "a", test_id(1), "out",
+		  INT64_C(1), INT64_C(0), "boot-2");
+	ck_assert_uint_eq(scan("boot-2", LIMIT)->row_count, 0);
+	rig_query(&suite_rig, ",a,", true, STATEMENT_OUTBOX_RELEASE, "a", test_id(1), "out",
+		  INT64_C(1), INT64_C(0), "boot-1");
+	ck_assert_uint_eq(scan("boot-2", LIMIT)->row_count, 1);
+	/* Fresh stamps stay; stale ones go, page by page. */
+	rows = rig_query(&suite_rig, NULL, true, STATEMENT_OUTBOX_SWEEP, ID_NONE, "", INT64_C(0),
+			 INT64_C(0), LIMIT, INT64_C(60000));
+	ck_assert_int_eq(rows_at(rows, 0, 0)->i, 2);
+	ck_assert_int_eq(rows_at(rows, 0, 1)->i, 0);
+	rows = rig_query(&suite_rig, NULL, true, STATEMENT_OUTBOX_SWEEP, ID_NONE, "", INT64_C(0),
+			 INT64_C(0), INT64_C(1), STALE_MS);
+	ck_assert_int_eq(rows_at(rows, 0, 0)->i, 1);
+	ck_assert_int_eq(rows_at(rows, 0, 1)->i, 1);
+	ck_assert(id_equal(rows_at(rows, 0, 2)->id, test_id(1)));
+	ck_assert_str_slice(rows_at(rows, 0, 3)->str, STR("out"));
+	ck_assert_int_eq(rows_at(rows, 0, 5)->i, 0);
+	rows = rig_query(&suite_rig, NULL, true, STATEMENT_OUTBOX_SWEEP, test_id(1), "out",
+			 INT64_C(1), INT64_C(1), LIMIT, STALE_MS);
+	ck_assert_int_eq(rows_at(rows, 0, 0)->i, 0);
+	ck_assert(rows_at(rows, 0, 2)->is_null);
+	ck_assert_uint_eq(scan("boot-3", LIMIT)->row_count, 1);
+}
+END_TEST
+
+START_TEST(outbox_scan_does_not_read_what_waits_behind)
+{
+	static struct store_commit commits[MANY];
+	struct store_request *all[MANY];
+
+	suite_reopen(suite_settings_now(60000, NULL));
+	suite_many_spawns(commits, all, false);
+	rig_burst(&suite_rig, all, MANY);
+	rig_wait(&suite_rig);
+	ck_assert_uint_eq(scan("boot-1", 100)->row_count, 100);
+	ck_assert_uint_eq(scan("boot-2", LIMIT)->row_count, MANY - 100);
+}
+END_TEST
+
+/* --- leases, sweeps, deployments --- */
+
+static const struct field *acquire(const char *holder, int64_t ttl_ms)
+{
+	return rows_at(rig_query(&suite_rig, NULL, true, STATEMENT_LEASE_ACQUIRE, "sweeper", holder,
+				 ttl_ms),
+		       0, 0);
+}
+
+START_TEST(lease_has_one_holder_and_a_growing_term)
+{
+	const struct field *f = acquire("boot-1", 60000);
+	const struct rows *rows;
+
+	ck_assert(f[0].b);
+	ck_assert_int_eq(f[1].i, 1);
+	f = acquire("boot-2", 60000);
+	ck_assert(!f[0].b);
+	ck_assert_str_slice(f[2].str, STR("boot-1"));
+	f = acquire("boot-1", STALE_MS);
+	ck_assert(f[0].b);
+	ck_assert_int_eq(f[1].i, 1);
+	f = acquire("boot-2", 60000);
+	ck_assert(f[0].b);
+	ck_assert_int_eq(f[1].i, 2);
+	rows = rig_query(&suite_rig, NULL, false, STATEMENT_LEASE_LIST);
+	ck_assert_uint_eq(rows->row_count, 1);
+	ck_assert_str_slice(rows_at(rows, 0, 0)->str, STR("sweeper"));
+	ck_assert_str_slice(rows_at(rows, 0, 1)->str, STR("boot-2"));
+	rig_query(&suite_rig, NULL, true, STATEMENT_LEASE_RELEASE, "sweeper", "boot-1");
+	ck_assert(!acquire("boot-1", 60000)[0].b);
+	rig_query(&suite_rig, NULL, true, STATEMENT_LEASE_RELEASE, "sweeper", "boot-2");
+	ck_assert_uint_eq(rig_query(&suite_rig, NULL, false, STATEMENT_LEASE_LIST)->row_count, 0);
+	f = acquire("boot-1", 60000);
+	ck_assert(f[0].b);
+	ck_assert_int_eq(f[1].i, 3);
+}
+END_TEST
+
+START_TEST(sweep_frees_stale_claims_by_pages)
+{
+	const struct rows *rows;
+
+	for (uint32_t n = 1; n <= 3; n++)
+		suite_given_claimed(n == 2 ? "b" : "a", n, "lane-1");
+	rows = rig_query(&suite_rig, NULL, true, STATEMENT_CLAIM_SWEEP, ID_NONE, LIMIT,
+			 INT64_C(60000));
+	ck_assert_int_eq(rows_at(rows, 0, 0)->i, 3);
+	ck_assert_int_eq(rows_at(rows, 0, 1)->i, 0);
+	rows = rig_query(&suite_rig, NULL, true, STATEMENT_CLAIM_SWEEP, ID_NONE, INT64_C(2),
+			 STALE_MS);
+	ck_assert_int_eq(rows_at(rows, 0, 0)->i, 2);
+	ck_assert_int_eq(rows_at(rows, 0, 1)->i, 2);
+	ck_assert(id_equal(rows_at(rows, 0, 2)->id, test_id(2)));
+	ck_assert_int_eq(suite_claim("a", 1, "lane-2"), STORE_OK);
+	ck_assert_int_eq(suite_claim("b", 2, "lane-2"), STORE_OK);
+	ck_assert_int_eq(suite_claim("a", 3, "lane-2"), STORE_REFUSED);
+	rows = rig_query(&suite_rig, NULL, true, STATEMENT_CLAIM_SWEEP, test_id(3), LIMIT,
+			 STALE_MS);
+	ck_assert_int_eq(rows_at(rows, 0, 0)->i, 0);
+	ck_assert(rows_at(rows, 0, 2)->is_null);
+}
+END_TEST
+
+START_TEST(ended_instances_expire)
+{
+	struct store_commit commit;
+	const struct rows *rows;
+
+	ck_assert_int_eq(suite_spawn("a", 1), STORE_OK);
+	rig_spawn(&suite_rig, &commit, "b", test_id(2));
+	commit.status = INSTANCE_TERMINATED;
+	ck_assert_int_eq(rig_run(&suite_rig, &commit.base), STORE_OK);
+	rows = rig_query(&suite_rig, NULL, false, STATEMENT_INSTANCE_EXPIRED, ID_NONE, LIMIT,
+			 INT64_C(60000));
+	ck_assert_uint_eq(rows->row_count, 1);
+	rows = rig_query(&suite_rig, NULL, false, STATEMENT_INSTANCE_EXPIRED, ID_NONE, INT64_C(2),
+			 STALE_MS);
+	ck_assert_uint_eq(rows->row_count, 2);
+	ck_assert_str_slice(rows_at(rows, 0, 0)->str, STR("b"));
+	ck_assert(id_equal(rows_at(rows, 0, 1)->id, test_id(2)));
+	ck_assert(!rows_at(rows, 0, 2)->is_null);
+	ck_assert(rows_at(rows, 1, 0)->is_null);
+	ck_assert(id_equal(rows_at(rows, 1, 1)->id, test_id(2)));
+	rows = rig_query(&suite_rig, NULL, false, STATEMENT_INSTANCE_EXPIRED, test_id(2),
+			 INT64_C(2), STALE_MS);
+	ck_assert_uint_eq(rows->row_count, 1);
+	ck_assert(rows_at(rows, 0, 0)->is_null && rows_at(rows, 0, 1)->is_null);
+	/* Only what has ended, and only the right tenant's. */
+	rig_query(&suite_rig, ",a,", true, STATEMENT_INSTANCE_DELETE, "a", test_id(1));
+	rig_query(&suite_rig, ",a,", true, STATEMENT_INSTANCE_DELETE, "a", test_id(2));
+	ck_assert(suite_instance_exists(",a,", 1));
+	ck_assert(suite_instance_exists(",b,", 2));
+	rig_query(&suite_rig, ",b,", true, STATEMENT_INSTANCE_DELETE, "b", test_id(2));
+	ck_assert(!suite_instance_exists(",b,", 2));
+}
+END_TEST
+
+START_TEST(inbox_is_purged_by_age)
+{
+	struct store_commit commit;
+	const char *events[] = {"e1", "e2", "e3"};
+	const struct rows *rows;
+
+	for (uint32_t i = 0; i < 3; i++) {
+		rig_spawn(&suite_rig, &commit, "a", test_id(i + 1));
+		commit_inbox(&suite_rig, &commit, events[i]);
+		ck_assert_int_eq(rig_run(&suite_rig, &commit.base), STORE_OK);
+	}
+	rows = rig_query(&suite_rig, NULL, true, STATEMENT_INBOX_PURGE, LIMIT, INT64_C(60000));
+	ck_assert_int_eq(rows_at(rows, 0, 0)->i, 0);
+	rows = rig_query(&suite_rig, NULL, true, STATEMENT_INBOX_PURGE, INT64_C(2), STALE_MS);
+	ck_assert_int_eq(rows_at(rows, 0, 0)->i, 2);
+	rig_spawn(&suite_rig, &commit, "a", test_id(9));
+	commit_inbox(&suite_rig, &commit, "e1");
+	ck_assert_int_eq(rig_run(&suite_rig, &commit.base), STORE_OK);
+	rig_spawn(&suite_rig, &commit, "a", test_id(10));
+	commit_inbox(&suite_rig, &commit, "e3");
+	ck_assert_int_eq(rig_run(&suite_rig, &commit.base), STORE_DUPLICATE);
+}
+END_TEST
+
+START_TEST(deployments_are_put_listed_and_pinned)
+{
+	const struct rows *rows;
+
+	rig_query(&suite_rig, NULL, true, STATEMENT_DEPLOYMENT_PUT, "d1", "a", "orders", "1.0",
+		  "Loading", "archive-bytes");
+	rig_query(&suite_rig, NULL, true, STATEMENT_DEPLOYMENT_PUT, "d2", "a", "orders", "2.0",
+		  "Active", "other-bytes");
+	rig_query(&suite_rig, NULL, true, STATEMENT_DEPLOYMENT_PUT, "d1", "a", "orders", "1.0",
+		  "Draining", NULL);
+	rows = rig_query(&suite_rig, NULL, false, STATEMENT_DEPLOYMENT_LIST);
+	ck_assert_uint_eq(rows->row_count, 2);
+	for (uint32_t i = 0; i < 2; i++)
+		if (str_equal(rows_at(rows, i, 0)->str, STR("d1")))
+			ck_assert_str_slice(rows_at(rows, i, 4)->str, STR("Draining"));
+	rows = rig_query(&suite_rig, NULL, false, STATEMENT_DEPLOYMENT_ARCHIVE, "d1");
+	ck_assert_uint_eq(rows->row_count, 1);
+	ck_assert_str_slice(rows_at(rows, 0, 0)->str, STR("archive-bytes"));
+	ck_assert_uint_eq(
+		rig_query(&suite_rig, NULL, false, STATEMENT_DEPLOYMENT_ARCHIVE, "d9")->row_count,
+		0);
+	ck_assert_uint_eq(
+		rig_query(&suite_rig, NULL, false, STATEMENT_DEPLOYMENT_PINNED)->row_count, 0);
+	ck_assert_int_eq(suite_spawn("a", 1), STORE_OK);
+	ck_assert_int_eq(suite_spawn("a", 2), STORE_OK);
+	rows = rig_query(&suite_rig, NULL, false, STATEMENT_DEPLOYMENT_PINNED);
+	ck_assert_uint_eq(rows->row_count, 1);
+	ck_assert_str_slice(rows_at(rows, 0, 0)->str, STR("d1"));
+}
+END_TEST
+
+START_TEST(instances_are_listed_by_pages_and_filters)
+{
+	struct store_commit commit;
+	const struct rows *rows;
+
+	for (uint32_t n = 1; n <= 3; n++)
+		ck_assert_int_eq(suite_spawn("a", n), STORE_OK);
+	rig_spawn(&suite_rig, &commit, "a", test_id(4));
+	commit.status = INSTANCE_COMPLETED;
+	commit.deployment = STR("d2");
+	ck_assert_int_eq(rig_run(&suite_rig, &commit.base), STORE_OK);
+	rig_spawn(&suite_rig, &commit, "a", test_id(5));
+	commit.status = INSTANCE_FAILED;
+	commit.code = STR("SUTRA.X");
+	commit.detail = STR("why");
+	ck_assert_int_eq(rig_run(&suite_rig, &commit.base), STORE_OK);
+	ck_assert_int_eq(suite_spawn("b", 6), STORE_OK);
+
+#define LIST(tenants, status, terminal, deployment, after, limit) \
+	rig_query(&suite_rig, tenants, false, STATEMENT_INSTANCE_LIST, (int64_t)(status), \
+		  (int)(terminal), deployment, after, (int64_t)(limit))
+	ck_assert_uint_eq(LIST(",a,", -1, 0, NULL, ID_NONE, 100)->row_count, 4);
+	ck_assert_uint_eq(LIST(",a,", -1, 1, NULL, ID_NONE, 100)->row_count, 5);
+	ck_assert_uint_eq(LIST(",a,b,", -1, 1, NULL, ID_NONE, 100)->row_count, 6);
+	ck_assert_uint_eq(LIST(",c,", -1, 1, NULL, ID_NONE, 100)->row_count, 0);
+	ck_assert_uint_eq(LIST(",a,", -1, 1, "d2", ID_NONE, 100)->row_count, 1);
+	ck_assert_uint_eq(LIST(",a,", INSTANCE_COMPLETED, 0, NULL, ID_NONE, 100)->row_count, 1);
+	rows = LIST(",a,", -1, 0, NULL, test_id(1), 2);
+	ck_assert_uint_eq(rows->row_count, 2);
+	ck_assert(id_equal(rows_at(rows, 0, 0)->id, test_id(2)));
+	rows = LIST(",a,", INSTANCE_FAILED, 0, NULL, ID_NONE, 100);
+	ck_assert_uint_eq(rows->row_count, 1);
+	ck_assert_str_slice(rows_at(rows, 0, 1)->str, STR("a"));
+	ck_assert_str_slice(rows_at(rows, 0, 2)->str, STR("d1"));
+	ck_assert_str_slice(rows_at(rows, 0, 3)->str, STR("p1"));
+	ck_assert_int_eq(rows_at(rows, 0, 4)->i, INSTANCE_FAILED);
+	ck_assert_int_eq(rows_at(rows, 0, 6)->i, 1000000);
+	ck_assert(rows_at(rows, 0, 7)->is_null);
+	ck_assert_str_slice(rows_at(rows, 0, 8)->str, STR("SUTRA.X"));
+	ck_assert_str_slice(rows_at(rows, 0, 9)->str, STR("why"));
+#undef LIST
+}
+END_TEST
+
+START_TEST(ping_and_unknown_transactions)
+{
+	ck_assert_int_eq(rows_at(rig_query(&suite_rig, ",a,", false, STATEMENT_PING), 0, 0)->i, 1);
+}
+END_TEST
+
+void store_suite_rows_add(TCase *outbox, TCase *background)
+{
+	TEST_ADD_ALL(outbox, outbox_rows_come_claimed_and_whole,
+		     outbox_row_behind_another_owner_is_not_claimed,
+		     outbox_without_an_owner_is_scanned, outbox_scan_goes_round_the_tenants,
+		     outbox_failure_waits_holds_back_and_poisons,
+		     outbox_poisoned_head_holds_back_nobody,
+		     outbox_stamps_are_renewed_released_and_swept,
+		     outbox_scan_does_not_read_what_waits_behind);
+	TEST_ADD_ALL(background, lease_has_one_holder_and_a_growing_term,
+		     sweep_frees_stale_claims_by_pages, ended_instances_expire,
+		     inbox_is_purged_by_age, deployments_are_put_listed_and_pinned,
+		     instances_are_listed_by_pages_and_filters, ping_and_unknown_transactions);
+}
