@@ -18,11 +18,13 @@
 
 #define PACKAGES_MAX 64
 #define SETTINGS_MAX 16
+#define PARTITIONS   4
 
 struct dev {
 	struct cli *cli;
 	char folder[64]; /* of the packages, as archives; removed at the end */
 	struct kafka_mock *mock;
+	struct buf topics; /* of the packages' Kafka channels, each with its NUL; a topic may stand here twice */
 	char *settings[SETTINGS_MAX]; /* "NAME=value" */
 	size_t setting_count;
 	char **environment; /* the process's, and ours where it says nothing */
@@ -52,6 +54,18 @@ static void dev_build_environment(struct dev *dev)
 	dev->environment[count + dev->setting_count] = NULL;
 }
 
+static void dev_note_topics(struct dev *dev, const struct deployment *deployment)
+{
+	for (uint32_t i = 0; i < deployment->channel_count; i++) {
+		const struct channel *channel = deployment->channels[i];
+
+		if (!str_equal(channel->transport, STR("kafka")))
+			continue;
+		buf_printf(&dev->topics, "%.*s", STR_ARG(channel->bind));
+		buf_add_byte(&dev->topics, 0);
+	}
+}
+
 /* A package becomes an archive in the folder that the replica loads. False: it is broken, and everything wrong was said. */
 static bool dev_add_package(struct dev *dev, const char *path)
 {
@@ -67,6 +81,7 @@ static bool dev_add_package(struct dev *dev, const char *path)
 	if (findings.text.len)
 		fwrite(findings.text.data, 1, findings.text.len, dev->cli->err);
 	if (ok) {
+		dev_note_topics(dev, deployment);
 		package_write_archive(package, &archive);
 		buf_printf(&name, "%s/%.*s--%.*s--%.*s.sutra", dev->folder, STR_ARG(deployment->tenant),
 			   STR_ARG(deployment->module), STR_ARG(deployment->version));
@@ -100,6 +115,20 @@ static bool dev_prepare_packages(struct dev *dev)
 	return true;
 }
 
+/* A new consumer group would else find some topics missing and join once more for each that appears. */
+static bool dev_create_topics(struct dev *dev)
+{
+	struct error err = ERROR_INIT;
+
+	for (size_t at = 0; at < dev->topics.len; at += strlen(dev->topics.data + at) + 1) {
+		if (kafka_mock_topic(dev->mock, dev->topics.data + at, PARTITIONS, &err) != RESULT_OK) {
+			fprintf(dev->cli->err, "sutra: %s\n", err.text);
+			return false;
+		}
+	}
+	return true;
+}
+
 static bool dev_prepare_broker(struct dev *dev, const char *kafka_file)
 {
 	struct buf text = BUF_INIT;
@@ -112,6 +141,8 @@ static bool dev_prepare_broker(struct dev *dev, const char *kafka_file)
 		fprintf(dev->cli->err, "sutra: %s\n", err.text);
 		return false;
 	}
+	if (!dev_create_topics(dev))
+		return false;
 	buf_printf(&text, "bootstrap.servers=%s;session.timeout.ms=6000", kafka_mock_bootstrap(dev->mock));
 	dev_default(dev, "SUTRA_CONNECTIONS", "kafka");
 	dev_default(dev, "SUTRA_CONNECTIONS_KAFKA_TRANSPORT", "kafka");
@@ -157,6 +188,7 @@ static void dev_done(struct dev *dev)
 	if (dev->folder[0])
 		nftw(dev->folder, dev_remove, 8, FTW_DEPTH | FTW_PHYS);
 	kafka_mock_stop(&dev->mock);
+	buf_done(&dev->topics);
 	for (size_t i = 0; i < dev->setting_count; i++)
 		free(dev->settings[i]);
 	free(dev->environment);
