@@ -11,11 +11,15 @@
 #define CLI_COMMANDS(X) \
 	X(lint, "DIR|FILE", "Check a package folder or archive and report every problem with its line") \
 	X(package, "DIR", "Check a package folder and write its archive") \
+	X(migrate, "", "Bring the schema of the database up to date") \
 	X(config, "", "Print the effective configuration and where each value is from") \
 	X(version, "", "Print the versions of sutra and of the libraries it runs with")
 
 #define X(name, operands, help) int command_##name(struct cli *cli);
 CLI_COMMANDS(X)
 #undef X
+
+/* migrate.c: brings the schema of datasource.url up to date; says what it does on cli->out, errors on cli->err. An exit code. */
+int migrate_apply(struct cli *cli, const struct config *config);
 
 #endif

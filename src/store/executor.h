@@ -10,6 +10,7 @@
 #ifndef SUTRA_STORE_EXECUTOR_H
 #define SUTRA_STORE_EXECUTOR_H
 
+#include "base/buf.h"
 #include "base/error.h"
 #include "base/loop.h"
 #include "store/statement.h"
@@ -107,10 +108,21 @@ struct executor *pg_executor_new(const struct pg_settings *settings);
  * RESULT_AGAIN: cannot be reached; RESULT_FATAL: STARTUP_*.
  */
 enum result pg_check(const struct pg_settings *settings, struct error *err) MUST_CHECK;
-/* Applies the migrations that are missing, as migrate-url's user; safe from several processes at once. `engine_role` is the
- * user of datasource.url. Progress lines go to `say`. Blocking. */
-enum result pg_migrate(const char *migrate_url, const char *password, const char *engine_role,
-		       void (*say)(const char *line), struct error *err) MUST_CHECK;
+/*
+ * Applies the migrations that are missing and renews grants and settings; safe from several processes at once. Blocking (main
+ * thread). RESULT_AGAIN: cannot be reached; RESULT_FATAL: STARTUP_DATABASE.
+ */
+struct pg_migration {
+	const char *url; /* of the schema's owner */
+	const char *password; /* NULL = none */
+	const char *engine_role; /* the user of datasource.url */
+	bool dry_run; /* only says what would be applied */
+	void (*say)(const char *line, void *arg); /* progress, and what is left to a superuser */
+	void *arg;
+};
+enum result pg_migrate(const struct pg_migration *settings, struct error *err) MUST_CHECK;
+/* Appends the user that libpq connects as with this url; false if it cannot be told. */
+bool pg_url_user(const char *url, struct buf *user) MUST_CHECK;
 
 /* The in-memory tables, shared by every executor opened on them (several simulated replicas, or one process). */
 struct memory_database;

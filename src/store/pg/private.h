@@ -118,6 +118,7 @@ struct conn {
 	bool broken;	/* the connection is to be closed after the segment */
 };
 
+void conn_fail(struct conn *conn, const char *why);
 void conn_init(struct conn *conn, struct pg_executor *executor, enum conn_class class);
 void conn_start(struct conn *conn);
 void conn_run(struct conn *conn, struct segment *segment);
@@ -140,7 +141,7 @@ struct pg_executor {
 	char trouble[256];
 };
 /* A connection became free, or was lost while it was up. */
-void pg_executor_ready(struct pg_executor *executor);
+void pg_executor_ready(struct pg_executor *executor, enum conn_class class);
 void pg_executor_lost(struct pg_executor *executor, enum conn_class class);
 
 /* Parameters for libpq: what the url says, and what we add unless it does. Strings are borrowed. */

@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The SQL of every statement beside the path: outbox, leases, sweeps, deployments and lists. See statements.c for the
+ * shapes and the reasons for them.
+ *
+ * Scans run as sutra_scan, which sees the rows of all tenants but only the columns that tell where they are and when they are
+ * due; pages of a sweep go along the primary key.
+ */
+#include "store/pg/sql.h"
+
+/* The columns that OUTBOX_LOAD answers. */
+#define LOADED \
+	"o.tenant, o.instance_id, o.channel, o.version, o.ordinal, o.id, o.deployment_id, o.connection, o.destination, " \
+	"o.correlation, o.record_key, o.headers, o.content_type, o.body, o.required, o.attempt_count, o.created_at"
+#define OUTBOX_KEYS \
+	"unnest($1::text[], $2::uuid[], $3::text[], $4::int8[], $5::int8[]) as u(tenant, instance_id, channel, version, ordinal)"
+/* Finds the row of `u`, if it is stamped by the owner, $6. */
+#define OUTBOX_OWN(lock) \
+	"lateral (select e.ctid from sutra.outbox_entry e where e.instance_id = u.instance_id and e.channel = u.channel " \
+	"and e.version = u.version and e.ordinal = u.ordinal and e.tenant = u.tenant and e.claim_owner = $6::text " lock ") d "
+/* Whether `o` has an earlier row in its group. */
+#define OUTBOX_EARLIER \
+	"exists (select from sutra.outbox_entry e where e.instance_id = o.instance_id and e.channel = o.channel " \
+	"and (e.version, e.ordinal) < (o.version, o.ordinal) and not e.poisoned)"
+
+/* --- outbox --- */
+
+/*
+ * outbox_entry_due: the tenants that have something unclaimed, by a jump each; then of each tenant its oldest due heads, with one
+ * probe of outbox_entry_pkey a row for "head". Few tenants may fill the page; many get the share of each and a little
+ * more. Stamps them, skipping what is locked.
+ */
+const char sql_OUTBOX_SCAN[] =
+	"with recursive t as ("
+	"(select tenant from sutra.outbox_entry where claim_owner is null and not poisoned order by tenant limit 1) "
+	"union all select (select o.tenant from sutra.outbox_entry o where o.claim_owner is null and not o.poisoned "
+	"and o.tenant > t.tenant order by o.tenant limit 1) from t where t.tenant is not null), "
+	"share as materialized (select least($2::int8, 4 * $2::int8 / greatest(count(*), 1) + 1) as rows from t), "
+	"heads as materialized (select h.*, row_number() over (partition by h.tenant order by h.next_attempt_at) as round "
+	"from t, lateral (select o.tenant, o.instance_id, o.channel, o.version, o.ordinal, o.next_attempt_at "
+	"from sutra.outbox_entry o where o.tenant = t.tenant and o.claim_owner is null and not o.poisoned "
+	"and o.next_attempt_at <= now() and not " OUTBOX_EARLIER " "
+	"order by o.next_attempt_at limit (select rows from share)) h where t.tenant is not null), "
+	"page as materialized (select * from heads order by round, next_attempt_at, instance_id, channel limit $2::int8), "
+	"l as materialized (select d.tid from (select * from page order by instance_id, channel offset 0) u, "
+	"lateral (select e.ctid as tid from sutra.outbox_entry e where e.instance_id = u.instance_id and e.channel = u.channel "
+	"and e.version = u.version and e.ordinal = u.ordinal and e.claim_owner is null and not e.poisoned "
+	"and e.next_attempt_at <= now() for no key update skip locked) d) "
+	"update sutra.outbox_entry o set claimed_at = now(), claim_owner = $1::text from l "
+	"where o.ctid = l.tid and o.claim_owner is null "
+	"returning o.tenant, o.instance_id, o.channel, o.version, o.ordinal";
+
+/* A page of outbox_entry_pkey. Clears stamps that are older than the timeout, skipping what is locked. */
+const char sql_OUTBOX_SWEEP[] =
+	"with p as materialized (select instance_id, channel, version, ordinal, "
+	"claim_owner is not null and claimed_at < now() - $6::int8 * interval '1 ms' as stale from sutra.outbox_entry "
+	"where (instance_id, channel, version, ordinal) > ($1::uuid, coalesce($2::text, ''), $3::int8, $4::int8) "
+	"order by instance_id, channel, version, ordinal limit $5::int8), "
+	"l as materialized (select d.tid from (select * from p where stale offset 0) u, "
+	"lateral (select e.ctid as tid from sutra.outbox_entry e where e.instance_id = u.instance_id and e.channel = u.channel "
+	"and e.version = u.version and e.ordinal = u.ordinal and e.claimed_at < now() - $6::int8 * interval '1 ms' "
+	"for no key update skip locked) d), "
+	"w as (update sutra.outbox_entry o set claimed_at = null, claim_owner = null from l where o.ctid = l.tid returning 1) "
+	"select (select count(*) from p), (select count(*) from w), z.instance_id, z.channel, z.version, z.ordinal "
+	"from (select) one left join (select * from p order by instance_id desc, channel desc, version desc, ordinal desc limit 1) z "
+	"on true";
+
+/* outbox_entry_pkey, one probe a row. Reads. */
+const char sql_OUTBOX_LOAD[] =
+	"select " LOADED " from " OUTBOX_KEYS ", "
+	"lateral (select e.* from sutra.outbox_entry e where e.instance_id = u.instance_id and e.channel = u.channel "
+	"and e.version = u.version and e.ordinal = u.ordinal and e.tenant = u.tenant and e.claim_owner = $6::text offset 0) o";
+
+/* outbox_entry_pkey, one probe a row. Deletes rows stamped by the owner. */
+const char sql_OUTBOX_DELETE[] =
+	"delete from sutra.outbox_entry o using " OUTBOX_KEYS ", " OUTBOX_OWN("offset 0")
+	"where o.ctid = d.ctid and o.claim_owner = $6::text";
+
+/*
+ * outbox_entry_pkey: the head of each group by its first two columns, then its lock. The head is found before the lock is
+ * taken, for skipping a locked one would give the second row of the group. Stamps due, unclaimed heads.
+ */
+const char sql_OUTBOX_CLAIM_NEXT[] =
+	"update sutra.outbox_entry o set claimed_at = now(), claim_owner = $4::text "
+	"from unnest($1::text[], $2::uuid[], $3::text[]) as u(tenant, instance_id, channel), "
+	"lateral (select e.version, e.ordinal from sutra.outbox_entry e where e.instance_id = u.instance_id "
+	"and e.channel = u.channel and not e.poisoned order by e.instance_id, e.channel, e.version, e.ordinal limit 1) h, "
+	"lateral (select e.ctid from sutra.outbox_entry e where e.instance_id = u.instance_id and e.channel = u.channel "
+	"and e.version = h.version and e.ordinal = h.ordinal and e.tenant = u.tenant and e.claim_owner is null "
+	"and not e.poisoned and e.next_attempt_at <= now() for no key update skip locked) l "
+	"where o.ctid = l.ctid and o.claim_owner is null returning " LOADED;
+
+/* outbox_entry_pkey, one probe a row. Touches rows stamped by the owner, the last parameter. */
+const char sql_OUTBOX_FAIL[] =
+	"update sutra.outbox_entry o set attempt_count = u.attempt_count, "
+	"next_attempt_at = now() + u.delay_ms * interval '1 ms', last_diagnostic_json = u.diagnostic, poisoned = u.poisoned, "
+	"claimed_at = case when u.keep_claim then o.claimed_at end, claim_owner = case when u.keep_claim then o.claim_owner end "
+	"from unnest($1::text[], $2::uuid[], $3::text[], $4::int8[], $5::int8[], $6::int8[], $7::int8[], $8::text[], $9::bool[], "
+	"$10::bool[]) as u(tenant, instance_id, channel, version, ordinal, attempt_count, delay_ms, diagnostic, poisoned, keep_claim), "
+	"lateral (select e.ctid from sutra.outbox_entry e where e.instance_id = u.instance_id and e.channel = u.channel "
+	"and e.version = u.version and e.ordinal = u.ordinal and e.tenant = u.tenant and e.claim_owner = $11::text "
+	"for no key update) d "
+	"where o.ctid = d.ctid and o.claim_owner = $11::text";
+
+/* outbox_entry_pkey, one probe a row. Touches rows stamped by the owner. HOT. */
+const char sql_OUTBOX_RENEW[] =
+	"update sutra.outbox_entry o set claimed_at = now() from " OUTBOX_KEYS ", " OUTBOX_OWN("for no key update skip locked")
+	"where o.ctid = d.ctid and o.claim_owner = $6::text returning o.instance_id, o.channel, o.version, o.ordinal";
+
+/* outbox_entry_pkey, one probe a row. Touches rows stamped by the owner. */
+const char sql_OUTBOX_RELEASE[] =
+	"update sutra.outbox_entry o set claimed_at = null, claim_owner = null from " OUTBOX_KEYS ", "
+	OUTBOX_OWN("for no key update") "where o.ctid = d.ctid and o.claim_owner = $6::text";
+
+/* All of outbox_entry_pkey: what is waiting to be sent, which is little unless something is wrong. Reads. */
+const char sql_OUTBOX_COUNTS[] =
+	"select count(*) filter (where not poisoned and claim_owner is null), "
+	"count(*) filter (where not poisoned and claim_owner is not null), count(*) filter (where poisoned), "
+	"min(created_at) filter (where not poisoned) from sutra.outbox_entry";
+
+/* --- leases --- */
+
+/* lease_pkey. Touches the row of the role. */
+const char sql_LEASE_ACQUIRE[] =
+	"with w as (insert into sutra.lease as l (role, holder, term, expires_at) "
+	"values ($1::text, $2::text, 1, now() + $3::int8 * interval '1 ms') "
+	"on conflict (role) do update set holder = excluded.holder, expires_at = excluded.expires_at, "
+	"term = case when l.holder = excluded.holder then l.term else l.term + 1 end "
+	"where l.holder is null or l.holder = excluded.holder or l.expires_at < now() returning term, holder) "
+	"select w.term is not null, coalesce(w.term, l.term, 0), coalesce(w.holder, l.holder) "
+	"from (select) one left join w on true left join sutra.lease l on l.role = $1::text";
+
+/* lease_pkey. Touches the row of the role. */
+const char sql_LEASE_RELEASE[] = "update sutra.lease set holder = null where role = $1::text and holder = $2::text";
+
+/* lease_pkey, whole: a few rows. Reads. */
+const char sql_LEASE_LIST[] = "select role, holder, term, expires_at from sutra.lease where holder is not null order by role";
+
+/* --- sweeps --- */
+
+/* A page of instance_pkey. Clears claims that are older than the timeout, skipping what is locked. HOT. */
+const char sql_CLAIM_SWEEP[] =
+	"with p as materialized (select id, claim_owner is not null and claim_at < now() - $3::int8 * interval '1 ms' as stale "
+	"from sutra.instance where id > $1::uuid order by id limit $2::int8), "
+	"l as materialized (select d.tid from (select id from p where stale offset 0) u, "
+	"lateral (select c.ctid as tid from sutra.instance c where c.id = u.id and c.claim_at < now() - $3::int8 * interval '1 ms' "
+	"for no key update skip locked) d), "
+	"w as (update sutra.instance i set claim_at = null, claim_owner = null from l where i.ctid = l.tid returning 1) "
+	"select (select count(*) from p), (select count(*) from w), (select id from p order by id desc limit 1)";
+
+/* A page of instance_pkey. Reads. */
+const char sql_INSTANCE_EXPIRED[] =
+	"with p as materialized (select tenant, id, ended_at, status in ('COMPLETED', 'TERMINATED') "
+	"and ended_at < now() - $3::int8 * interval '1 ms' as due from sutra.instance where id > $1::uuid order by id limit $2::int8) "
+	"select r.tenant, r.id, r.ended_at from (select 0 as part, tenant, id, ended_at from p where due union all "
+	"select 1, null, case when (select count(*) from p) >= $2::int8 then (select id from p order by id desc limit 1) end, null) r "
+	"order by r.part, r.id";
+
+/* instance_pkey, one probe a row. Deletes finished instances. */
+const char sql_INSTANCE_DELETE[] =
+	"delete from sutra.instance i using unnest($1::text[], $2::uuid[]) as u(tenant, id), "
+	"lateral (select c.ctid from sutra.instance c where c.id = u.id and c.tenant = u.tenant offset 0) d "
+	"where i.ctid = d.ctid and i.status in ('COMPLETED', 'TERMINATED')";
+
+/* inbox_age, by page ranges that hold old rows. Deletes at most so many of them. */
+const char sql_INBOX_PURGE[] =
+	"with w as (delete from sutra.inbox i where i.ctid = any (array(select c.ctid from sutra.inbox c "
+	"where c.created_at < now() - $2::int8 * interval '1 ms' limit $1::int8)) returning 1) select count(*) from w";
+
+/* --- deployments --- */
+
+/* deployment_pkey. Touches that row. */
+const char sql_DEPLOYMENT_PUT[] =
+	"insert into sutra.deployment (id, tenant, module, version, phase, archive) "
+	"values ($1::text, $2::text, $3::text, $4::text, $5::text, $6::bytea) "
+	"on conflict (id) do update set phase = excluded.phase";
+
+/* deployment_pkey, whole: some rows. Reads. */
+const char sql_DEPLOYMENT_LIST[] = "select id, tenant, module, version, phase, created_at from sutra.deployment order by id";
+
+/* deployment_pkey. Reads. */
+const char sql_DEPLOYMENT_ARCHIVE[] = "select archive from sutra.deployment where id = $1::text";
+
+/* All of instance_pkey and outbox_entry_pkey. Reads. */
+const char sql_DEPLOYMENT_PINNED[] =
+	"select deployment_id from sutra.instance where status not in ('COMPLETED', 'TERMINATED') "
+	"union select deployment_id from sutra.outbox_entry where not poisoned and deployment_id is not null";
+
+/* --- lists --- */
+
+#define LISTED \
+	"i.id, i.tenant, i.deployment_id, i.process, sutra.status_number(i.status), i.version, i.started_at, i.ended_at, i.code, " \
+	"i.detail, i.claim_owner, i.claim_at"
+
+/* instance_pkey from the last id on, until the page is full. Reads. */
+const char sql_INSTANCE_LIST[] =
+	"select " LISTED " from sutra.instance i where i.id > $4::uuid "
+	"and case when $1::int8 >= 0 then i.status = sutra.status_text($1::int8) "
+	"else $2::bool or i.status not in ('COMPLETED', 'TERMINATED') end "
+	"and ($3::text is null or i.deployment_id = $3::text) order by i.id limit $5::int8";
+
+/* alias_pkey by its first column, one probe a key. Reads. */
+const char sql_ALIAS_PROBE[] =
+	"select a.instance_id from unnest($1::text[], $2::uuid[]) as u(tenant, key), "
+	"lateral (select c.instance_id from sutra.alias c where c.key = u.key and c.tenant = u.tenant offset 0) a";
+
+/* instance_pkey. Reads. */
+const char sql_INSTANCE_GET[] = "select " LISTED ", i.snapshot from sutra.instance i where i.id = $1::uuid";
+
+/* outbox_entry_pkey from the last key on. Reads. */
+const char sql_OUTBOX_LIST[] =
+	"select id, tenant, instance_id, channel, version, ordinal, attempt_count, created_at, next_attempt_at, claimed_at, "
+	"claim_owner, poisoned, last_diagnostic_json from sutra.outbox_entry "
+	"where (instance_id, channel, version, ordinal) > ($1::uuid, coalesce($2::text, ''), $3::int8, $4::int8) "
+	"order by instance_id, channel, version, ordinal limit $5::int8";
+
+#define LETTER \
+	"id, tenant, channel, event_id, source, message_type, code, detail, instance_id, content_type, created_at"
+
+/* dead_letter_pkey from the last id on. Reads. */
+const char sql_DEAD_LETTER_LIST[] =
+	"select " LETTER " from sutra.dead_letter where id > $1::uuid order by id limit $2::int8";
+
+/* dead_letter_pkey. Reads. */
+const char sql_DEAD_LETTER_GET[] =
+	"select " LETTER ", record_key, headers, payload from sutra.dead_letter where id = $1::uuid";
