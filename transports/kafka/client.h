@@ -4,8 +4,9 @@
  * does it with librdkafka; the simulator has a cluster of its own behind the same table. Offset trackers, windows,
  * pauses, epochs and retries are above it.
  *
- * Life cycle: open on the main thread, everything else on the handle's loop, close there too.
- * Threads: one loop a handle. `ready` (wake-up) is posted to that loop when poll has something again.
+ * Life cycle: check on the main thread; open, everything else and close on the handle's loop.
+ * Threads: one loop a handle. `ready` (wake-up) is called on that loop, never from inside a call of this table, when poll
+ * has something again.
  */
 #ifndef SUTRA_TRANSPORTS_KAFKA_CLIENT_H
 #define SUTRA_TRANSPORTS_KAFKA_CLIENT_H
@@ -89,6 +90,9 @@ struct kafka_client {
 	 * called when there is nothing else for the loop to do. */
 	void (*close)(struct kafka_handle **handle, int64_t timeout_ms);
 	const char *(*version)(void);
+	/* Whether the properties make a consumer and a producer: RESULT_REJECT if not. NULL: anything does. @thread main */
+	enum result (*check)(void *cluster, const char *const *names, const char *const *values, size_t count,
+			     struct error *err);
 };
 
 /* Over librdkafka. `cluster` is not used. NULL in a build without Kafka. */
