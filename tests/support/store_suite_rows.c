@@ -268,7 +268,7 @@ END_TEST
 
 static const struct field *acquire(const char *holder, int64_t ttl_ms)
 {
-	return rows_at(rig_query(&suite_rig, NULL, true, STATEMENT_LEASE_ACQUIRE, "sweeper", holder,
+	return rows_at(rig_query(&suite_rig, "", true, STATEMENT_LEASE_ACQUIRE, "sweeper", holder,
 				 ttl_ms),
 		       0, 0);
 }
@@ -289,14 +289,14 @@ START_TEST(lease_has_one_holder_and_a_growing_term)
 	f = acquire("boot-2", 60000);
 	ck_assert(f[0].b);
 	ck_assert_int_eq(f[1].i, 2);
-	rows = rig_query(&suite_rig, NULL, false, STATEMENT_LEASE_LIST);
+	rows = rig_query(&suite_rig, "", false, STATEMENT_LEASE_LIST);
 	ck_assert_uint_eq(rows->row_count, 1);
 	ck_assert_str_slice(rows_at(rows, 0, 0)->str, STR("sweeper"));
 	ck_assert_str_slice(rows_at(rows, 0, 1)->str, STR("boot-2"));
-	rig_query(&suite_rig, NULL, true, STATEMENT_LEASE_RELEASE, "sweeper", "boot-1");
+	rig_query(&suite_rig, "", true, STATEMENT_LEASE_RELEASE, "sweeper", "boot-1");
 	ck_assert(!acquire("boot-1", 60000)[0].b);
-	rig_query(&suite_rig, NULL, true, STATEMENT_LEASE_RELEASE, "sweeper", "boot-2");
-	ck_assert_uint_eq(rig_query(&suite_rig, NULL, false, STATEMENT_LEASE_LIST)->row_count, 0);
+	rig_query(&suite_rig, "", true, STATEMENT_LEASE_RELEASE, "sweeper", "boot-2");
+	ck_assert_uint_eq(rig_query(&suite_rig, "", false, STATEMENT_LEASE_LIST)->row_count, 0);
 	f = acquire("boot-1", 60000);
 	ck_assert(f[0].b);
 	ck_assert_int_eq(f[1].i, 3);
@@ -390,22 +390,22 @@ START_TEST(deployments_are_put_listed_and_pinned)
 {
 	const struct rows *rows;
 
-	rig_query(&suite_rig, NULL, true, STATEMENT_DEPLOYMENT_PUT, "d1", "a", "orders", "1.0",
+	rig_query(&suite_rig, "", true, STATEMENT_DEPLOYMENT_PUT, "d1", "a", "orders", "1.0",
 		  "Loading", "archive-bytes");
-	rig_query(&suite_rig, NULL, true, STATEMENT_DEPLOYMENT_PUT, "d2", "a", "orders", "2.0",
+	rig_query(&suite_rig, "", true, STATEMENT_DEPLOYMENT_PUT, "d2", "a", "orders", "2.0",
 		  "Active", "other-bytes");
-	rig_query(&suite_rig, NULL, true, STATEMENT_DEPLOYMENT_PUT, "d1", "a", "orders", "1.0",
+	rig_query(&suite_rig, "", true, STATEMENT_DEPLOYMENT_PUT, "d1", "a", "orders", "1.0",
 		  "Draining", NULL);
-	rows = rig_query(&suite_rig, NULL, false, STATEMENT_DEPLOYMENT_LIST);
+	rows = rig_query(&suite_rig, "", false, STATEMENT_DEPLOYMENT_LIST);
 	ck_assert_uint_eq(rows->row_count, 2);
 	for (uint32_t i = 0; i < 2; i++)
 		if (str_equal(rows_at(rows, i, 0)->str, STR("d1")))
 			ck_assert_str_slice(rows_at(rows, i, 4)->str, STR("Draining"));
-	rows = rig_query(&suite_rig, NULL, false, STATEMENT_DEPLOYMENT_ARCHIVE, "d1");
+	rows = rig_query(&suite_rig, "", false, STATEMENT_DEPLOYMENT_ARCHIVE, "d1");
 	ck_assert_uint_eq(rows->row_count, 1);
 	ck_assert_str_slice(rows_at(rows, 0, 0)->str, STR("archive-bytes"));
 	ck_assert_uint_eq(
-		rig_query(&suite_rig, NULL, false, STATEMENT_DEPLOYMENT_ARCHIVE, "d9")->row_count,
+		rig_query(&suite_rig, "", false, STATEMENT_DEPLOYMENT_ARCHIVE, "d9")->row_count,
 		0);
 	ck_assert_uint_eq(
 		rig_query(&suite_rig, NULL, false, STATEMENT_DEPLOYMENT_PINNED)->row_count, 0);

@@ -133,11 +133,11 @@ const char sql_WAIT_INSERT_UNIQUE[] =
 const char sql_INSTANCE_INSERT[] =
 	"with w as (insert into sutra.instance "
 	"(tenant, id, deployment_id, process, status, version, started_at, ended_at, code, detail, snapshot) "
-	"select u.tenant, u.id, u.deployment_id, u.process, sutra.status_text(u.status), u.version, u.started_at, u.ended_at, "
-	"u.code, u.detail, u.snapshot "
+	"select u.tenant, u.id, u.deployment_id, u.process, sutra.status_text(u.status), u.version, u.started_at, "
+	"case when u.ended then now() end, u.code, u.detail, u.snapshot "
 	"from unnest($1::int8[], $2::text[], $3::uuid[], $4::text[], $5::text[], $6::int8[], $7::int8[], $8::timestamptz[], "
-	"$9::timestamptz[], $10::text[], $11::text[], $12::bytea[]) "
-	"as u(ord, tenant, id, deployment_id, process, status, version, started_at, ended_at, code, detail, snapshot) "
+	"$9::bool[], $10::text[], $11::text[], $12::bytea[]) "
+	"as u(ord, tenant, id, deployment_id, process, status, version, started_at, ended, code, detail, snapshot) "
 	"on conflict (id) do nothing returning id) "
 	GATE("exists", "$1, $3", "id");
 
