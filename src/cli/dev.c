@@ -24,7 +24,7 @@ struct dev {
 	struct cli *cli;
 	char folder[64]; /* of the packages, as archives; removed at the end */
 	struct kafka_mock *mock;
-	struct buf topics; /* of the packages' Kafka channels, each with its NUL; a topic may stand here twice */
+	struct buf topics; /* of the packages' Kafka channels, each once and with its NUL */
 	char *settings[SETTINGS_MAX]; /* "NAME=value" */
 	size_t setting_count;
 	char **environment; /* the process's, and ours where it says nothing */
@@ -54,12 +54,20 @@ static void dev_build_environment(struct dev *dev)
 	dev->environment[count + dev->setting_count] = NULL;
 }
 
+static bool dev_knows_topic(const struct dev *dev, struct str topic)
+{
+	for (size_t at = 0; at < dev->topics.len; at += strlen(dev->topics.data + at) + 1)
+		if (str_equal(str_of(dev->topics.data + at), topic))
+			return true;
+	return false;
+}
+
 static void dev_note_topics(struct dev *dev, const struct deployment *deployment)
 {
 	for (uint32_t i = 0; i < deployment->channel_count; i++) {
 		const struct channel *channel = deployment->channels[i];
 
-		if (!str_equal(channel->transport, STR("kafka")))
+		if (!str_equal(channel->transport, STR("kafka")) || dev_knows_topic(dev, channel->bind))
 			continue;
 		buf_printf(&dev->topics, "%.*s", STR_ARG(channel->bind));
 		buf_add_byte(&dev->topics, 0);
