@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * HTTP: from the library's calls to a request on the admin loop, and from its answer back to the library.
+ *
+ * The library calls the handler three times: when the headers are there, when the body has ended (bodies are thrown away:
+ * nothing here takes one), and after the request was resumed with its answer. Sizes, times and the number of connections are
+ * bounded in admin.c, where the listener is made.
+ */
+#include <stdlib.h>
+
+#include "admin/internal.h"
+#include "base/alloc.h"
+#include "base/log.h"
+
+/* --- answers, on the admin loop --- */
+
+void admin_answer(struct admin_request *request, unsigned status, const char *content_type)
+{
+	struct admin *admin = request->admin;
+
+	assert(request->status == 0);
+	request->status = status;
+	request->content_type = content_type;
+	MHD_resume_connection(request->connection);
+	/* Last: with the count at nought the listener may be ended. The request is no longer ours. */
+	__atomic_sub_fetch(&admin->suspended, 1, __ATOMIC_ACQ_REL);
+}
+
+void admin_answer_json(struct admin_request *request)
+{
+	admin_answer(request, MHD_HTTP_OK, "application/json");
+}
+
+void admin_problem(struct admin_request *request, unsigned status, enum code code,
+		   const char *attribute, struct str value, const char *fmt, ...)
+{
+	struct buf *out = &request->body;
+	struct buf detail = BUF_INIT;
+	va_list ap;
+
+	va_start(ap, fmt);
+	buf_vprintf(&detail, fmt, ap);
+	va_end(ap);
+	buf_reset(out);
+	json_open(out, '{');
+	json_name(out, "type");
+	buf_printf(out, "\"urn:bpm:diag:%s\"", code_text(code));
+	json_text(out, "title", str_of(code_info(code)->meaning));
+	json_int(out, "status", (int64_t)status);
+	json_text(out, "detail", buf_str(&detail));
+	json_text(out, "code", str_of(code_text(code)));
+	json_name(out, "attributes");
+	buf_add_byte(out, '{');
+	if (attribute)
+		json_text(out, attribute, value);
+	json_close(out, '}');
+	json_close(out, '}');
+	buf_done(&detail);
+	admin_answer(request, status, "application/problem+json");
+}
+
+void admin_not_found(struct admin_request *request)
+{
+	admin_problem(request, MHD_HTTP_NOT_FOUND, CODE_ADMIN_NOT_FOUND, "path",
+		      str_of(request->path), "there is nothing at this path");
+}
+
+struct str admin_parameter(struct admin_request *request, const char *name)
+{
+	const char *value = NULL;
+	size_t len = 0;
+
+	if (MHD_lookup_connection_value_n(request->connection, MHD_GET_ARGUMENT_KIND, name,
+					  strlen(name), &value, &len) != MHD_YES)
+		return STR_NONE;
+	return value ? str_make(value, len) : STR("");
+}
+
+/* --- the library's calls, on its thread --- */
+
+static enum MHD_Result http_write(struct admin_request *request)
+{
+	struct MHD_Response *response;
+	enum MHD_Result result;
+	size_t len = request->body.len;
+
+	response = MHD_create_response_from_buffer(
+		len, len ? buf_take(&request->body, NULL) : mem_alloc(1), MHD_RESPMEM_MUST_FREE);
+	if (!response)
+		return MHD_NO;
+	if (request->content_type)
+		MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE,
+					request->content_type);
+	if (request->allow)
+		MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, request->allow);
+	if (request->authenticate)
+		MHD_add_response_header(response, MHD_HTTP_HEADER_WWW_AUTHENTICATE,
+					request->authenticate);
+	MHD_add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
+	MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
+	result = MHD_queue_response(request->connection, request->status, response);
+	MHD_destroy_response(response);
+	return result;
+}
+
+static struct admin_request *request_new(struct admin *admin, struct MHD_Connection *connection,
+					 const char *method, const char *path)
+{
+	struct admin_request *request = mem_zalloc(sizeof(*request));
+
+	request->admin = admin;
+	request->connection = connection;
+	arena_init(&request->arena);
+	request->method = arena_strdup(&request->arena, method);
+	request->path = arena_strdup(&request->arena, path);
+	return request;
+}
+
+static enum MHD_Result on_request(void *user, struct MHD_Connection *connection, const char *url,
+				  const char *method, const char *version UNUSED,
+				  const char *upload UNUSED, size_t *upload_size, void **state)
+{
+	struct admin *admin = user;
+	struct admin_request *request = *state;
+
+	if (!request) {
+		*state = request_new(admin, connection, method, url);
+		return MHD_YES;
+	}
+	if (request->status)
+		return http_write(request);
+	if (*upload_size) {
+		*upload_size = 0;
+		return MHD_YES;
+	}
+	if (__atomic_load_n(&admin->stopping, __ATOMIC_ACQUIRE))
+		return MHD_NO;
+	__atomic_add_fetch(&admin->suspended, 1, __ATOMIC_ACQ_REL);
+	MHD_suspend_connection(connection);
+	request->post.run = admin_request_run;
+	loop_post(admin->loop, &request->post);
+	return MHD_YES;
+}
+
+static void on_completed(void *user UNUSED, struct MHD_Connection *connection UNUSED, void **state,
+			 enum MHD_RequestTerminationCode code UNUSED)
+{
+	struct admin_request *request = *state;
+
+	*state = NULL;
+	if (!request)
+		return;
+	buf_done(&request->body);
+	arena_done(&request->arena);
+	free(request);
+}
+
+static void on_library_log(void *user UNUSED, const char *fmt, va_list ap)
+{
+	struct log_about about = {.stage = "admin"};
+	struct buf line = BUF_INIT;
+
+	if (!log_enabled(LOG_LEVEL_DEBUG))
+		return;
+	buf_vprintf(&line, fmt, ap);
+	while (line.len && line.data[line.len - 1] == '\n')
+		line.len--;
+	log_write(LOG_LEVEL_DEBUG, &about, "%.*s", (int)line.len, line.data);
+	buf_done(&line);
+}
+
+#define CONNECTIONS_MAX   128
+#define CONNECTION_BYTES  (32 * 1024) /* request line and headers */
+#define CONNECTION_IDLE_S 15
+
+struct MHD_Daemon *admin_http_start(struct admin *admin, int listener)
+{
+	return MHD_start_daemon(
+		MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_AUTO | MHD_ALLOW_SUSPEND_RESUME |
+			MHD_USE_ERROR_LOG,
+		0, NULL, NULL, on_request, admin, MHD_OPTION_EXTERNAL_LOGGER, on_library_log, NULL,
+		MHD_OPTION_LISTEN_SOCKET, listener, MHD_OPTION_NOTIFY_COMPLETED, on_completed, NULL,
+		MHD_OPTION_CONNECTION_LIMIT, CONNECTIONS_MAX, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+		(size_t)CONNECTION_BYTES, MHD_OPTION_CONNECTION_TIMEOUT, CONNECTION_IDLE_S,
+		MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_END);
+}
