@@ -9,6 +9,8 @@
 #include "cli/cli.h"
 
 #define CLI_COMMANDS(X) \
+	X(serve, "", "Run a replica until it is told to stop") \
+	X(dev, "[PACKAGE]...", "Run packages on embedded defaults: a Kafka broker and a store in memory") \
 	X(lint, "DIR|FILE", "Check a package folder or archive and report every problem with its line") \
 	X(package, "DIR", "Check a package folder and write its archive") \
 	X(migrate, "", "Bring the schema of the database up to date") \
