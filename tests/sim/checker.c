@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What is watched while the world runs is here; what is looked at when it has ended is in checker_end.c.
+ */
+#include "tests/sim/checker_private.h"
+
+#include "base/alloc.h"
+#include "tests/sim/segment_copy.h"
+
+/* --- finding things --- */
+
+static struct load_event *event_find(struct checker *checker, struct str id)
+{
+	for (int i = 0; i < checker->load->event_count; i++)
+		if (str_equal(str_of(checker->load->events[i].id), id))
+			return &checker->load->events[i];
+	return NULL;
+}
+
+struct load_event *checker_event_of(struct checker *checker, const char *topic, int32_t partition, int64_t offset)
+{
+	const struct kafka_record *record = sim_cluster_record(checker->cluster, topic, partition, offset);
+
+	return event_find(checker, kafka_record_header(record, "event-id"));
+}
+
+/* By the source of a dead letter, "kafka:orders/3/17". */
+static struct load_event *event_of_source(struct checker *checker, struct str source)
+{
+	char text[128], topic[64];
+	int partition;
+	long long offset;
+
+	snprintf(text, sizeof(text), "%.*s", STR_ARG(source));
+	if (sscanf(text, "kafka:%63[^/]/%d/%lld", topic, &partition, &offset) != 3 ||
+	    partition >= sim_cluster_partitions(checker->cluster, topic) ||
+	    offset >= sim_cluster_end(checker->cluster, topic, partition))
+		return NULL;
+	return checker_event_of(checker, topic, partition, offset);
+}
+
+/* --- commits --- */
+
+static void commit_inbox(struct checker *checker, const struct segment_call *call)
+{
+	for (uint32_t i = 0; i < call->params[2].count; i++) {
+		struct load_event *event = map_get(&checker->inbox_keys, id_str(&call->params[2].ids[i]));
+
+		if (!event) {
+			sim_fail(checker->sim, "an inbox row of no event that was sent");
+			continue;
+		}
+		if (event->effect)
+			sim_fail(checker->sim, "G5: event %s has two effects", event->id);
+		if (event->dead)
+			sim_fail(checker->sim, "G9: event %s has an effect after its dead letter", event->id);
+		event->effect = checker->commits;
+	}
+}
+
+static void dead_letter_check(struct checker *checker, const struct load_event *event, struct str payload)
+{
+	if (!str_equal(payload, str_of(event->body)))
+		sim_fail(checker->sim, "G9: the dead letter of event %s has lost its payload", event->id);
+	if (event->kind == LOAD_ORDER)
+		sim_fail(checker->sim, "G9: order %s is dead-lettered", checker->load->orders[event->order].id);
+	if (event->effect)
+		sim_fail(checker->sim, "G9: event %s is dead-lettered after its effect", event->id);
+}
+
+static void commit_dead_letters(struct checker *checker, const struct segment_call *call)
+{
+	const struct column *p = call->params;
+
+	for (uint32_t i = 0; i < p[0].count; i++) {
+		struct load_event *event = event_find(checker, p[4].strs[i]);
+
+		if (!event)
+			event = event_of_source(checker, p[5].strs[i]);
+		if (!event) {
+			sim_fail(checker->sim, "G9: a dead letter of nothing that was sent: %.*s",
+				 STR_ARG(p[5].strs[i]));
+			continue;
+		}
+		sim_note(checker->sim, "dead letter %s %.*s", event->id, STR_ARG(p[7].strs[i]));
+		dead_letter_check(checker, event, p[13].strs[i]);
+		if (!event->dead)
+			event->dead = checker->commits;
+	}
+}
+
+static void commit_fence(struct checker *checker, const struct segment_call *call)
+{
+	const struct column *p = call->params;
+	char id[ID_TEXT_SIZE];
+
+	for (uint32_t i = 0; i < p[0].count; i++) {
+		struct seen_instance *seen = map_get(&checker->instances, id_str(&p[2].ids[i]));
+
+		if (!seen) {
+			sim_fail(checker->sim, "G3: a commit of an instance that is not there");
+			continue;
+		}
+		if (seen->version != p[4].ints[i])
+			sim_fail(checker->sim, "G3: instance %s is at version %lld, a commit was made on %lld",
+				 id_format(p[2].ids[i], id), (long long)seen->version, (long long)p[4].ints[i]);
+		seen->version++;
+	}
+}
+
+static void commit_spawn(struct checker *checker, const struct segment_call *call)
+{
+	const struct column *p = call->params;
+
+	for (uint32_t i = 0; i < p[0].count; i++) {
+		struct seen_instance *seen = mem_zalloc(sizeof(*seen));
+
+		seen->version = p[6].ints[i];
+		if (seen->version != 1)
+			sim_fail(checker->sim, "G3: an instance begins with version %lld", (long long)seen->version);
+		if (map_get(&checker->instances, id_str(&p[2].ids[i])))
+			sim_fail(checker->sim, "G3: an instance begins twice");
+		free(map_put(&checker->instances, id_str(&p[2].ids[i]), seen));
+	}
+}
+
+static void commit_outbox(struct checker *checker, const struct segment_call *call)
+{
+	const struct column *p = call->params;
+
+	for (uint32_t i = 0; i < p[0].count; i++) {
+		struct seen_send *send = map_get(&checker->sends, id_str(&p[6].ids[i]));
+
+		if (send)
+			continue; /* a commit without an instance may come twice */
+		send = mem_zalloc(sizeof(*send));
+		send->instance = p[2].ids[i];
+		snprintf(send->channel, sizeof(send->channel), "%.*s", STR_ARG(p[3].strs[i]));
+		send->version = p[4].ints[i];
+		send->ordinal = p[5].ints[i];
+		map_put(&checker->sends, id_str(&p[6].ids[i]), send);
+	}
+}
+
+static bool outbox_has(struct checker *checker, struct id instance, struct str channel, int64_t version, int64_t ordinal)
+{
+	struct segment segment = {0};
+	struct tx tx = {sim_database_tables(checker->database), &segment, 0};
+	struct field key[] = {field_id(instance), field_str(channel), field_int(version), field_int(ordinal)};
+
+	return table_find(&tx, TABLE_OUTBOX, key, 4) != NULL;
+}
+
+static void commit_outbox_delete(struct checker *checker, const struct segment_call *call)
+{
+	const struct column *p = call->params;
+
+	for (uint32_t i = 0; i < p[0].count; i++) {
+		struct id key = outbox_row_id(p[1].ids[i], p[3].ints[i], p[4].ints[i]);
+		const struct seen_send *send = map_get(&checker->sends, id_str(&key));
+
+		/* It names rows that may be another's by now, which stay. */
+		if (send && !send->copies &&
+		    !outbox_has(checker, p[1].ids[i], p[2].strs[i], p[3].ints[i], p[4].ints[i]))
+			sim_fail(checker->sim, "G6: a row for channel %s is gone and was never sent", send->channel);
+	}
+}
+
+void checker_commit(void *user, const struct segment *segment)
+{
+	struct checker *checker = user;
+
+	checker->commits++;
+	for (uint32_t i = 0; i < segment->call_count; i++) {
+		const struct segment_call *call = &segment->calls[i];
+
+		switch (call->statement) {
+		case STATEMENT_INBOX_INSERT:
+			commit_inbox(checker, call);
+			break;
+		case STATEMENT_DEAD_LETTER_INSERT:
+			commit_dead_letters(checker, call);
+			break;
+		case STATEMENT_FENCE_UPDATE:
+			commit_fence(checker, call);
+			break;
+		case STATEMENT_INSTANCE_INSERT:
+			commit_spawn(checker, call);
+			break;
+		case STATEMENT_OUTBOX_INSERT:
+			commit_outbox(checker, call);
+			break;
+		case STATEMENT_OUTBOX_DELETE:
+			commit_outbox_delete(checker, call);
+			break;
+		default:
+			break;
+		}
+	}
+}
+
+/* --- offsets and records --- */
+
+void checker_offset(void *user, const char *topic, int32_t partition, int64_t from, int64_t to)
+{
+	struct checker *checker = user;
+
+	for (int64_t offset = from; offset < to; offset++) {
+		const struct load_event *event = checker_event_of(checker, topic, partition, offset);
+
+		if (event && !event->effect && !event->dead)
+			sim_fail(checker->sim, "G1: offset %lld of %s/%d is committed, but event %s at %lld has had no effect",
+				 (long long)to, topic, partition, event->id, (long long)offset);
+	}
+}
+
+static bool topic_is_input(const char *topic)
+{
+	return strcmp(topic, "orders") == 0 || strcmp(topic, "payments") == 0;
+}
+
+/* First copies of one instance and channel come in the order of their commits. */
+static void send_in_order(struct checker *checker, const struct seen_send *send)
+{
+	struct map_entry *entry;
+
+	for (entry = map_first(&checker->sends); entry; entry = map_next(&checker->sends, entry)) {
+		const struct seen_send *other = entry->value;
+
+		if (other == send || !id_equal(other->instance, send->instance) ||
+		    strcmp(other->channel, send->channel) != 0 || other->copies)
+			continue;
+		if (other->version < send->version ||
+		    (other->version == send->version && other->ordinal < send->ordinal))
+			sim_fail(checker->sim, "G6: on channel %s version %lld was sent before version %lld",
+				 send->channel, (long long)send->version, (long long)other->version);
+	}
+}
+
+void checker_record(void *user, const char *topic, int32_t partition, int64_t offset)
+{
+	struct checker *checker = user;
+	const struct kafka_record *record;
+	struct seen_send *send;
+	struct id key;
+
+	if (topic_is_input(topic))
+		return;
+	record = sim_cluster_record(checker->cluster, topic, partition, offset);
+	if (!id_parse(kafka_record_header(record, "sutra-outbox-key"), &key)) {
+		sim_fail(checker->sim, "G6: a record on %s has no idempotency key", topic);
+		return;
+	}
+	send = map_get(&checker->sends, id_str(&key));
+	if (!send) {
+		sim_fail(checker->sim, "G6: a record on %s was sent before its commit", topic);
+		return;
+	}
+	if (strcmp(send->channel, topic) != 0)
+		sim_fail(checker->sim, "G6: a message for %s went to %s", send->channel, topic);
+	if (!send->copies)
+		send_in_order(checker, send);
+	send->copies++;
+}
+
+/* --- life --- */
+
+struct checker *checker_new(struct sim *sim, struct load *load)
+{
+	struct checker *checker = mem_zalloc(sizeof(*checker));
+
+	checker->sim = sim;
+	checker->load = load;
+	map_init(&checker->inbox_keys);
+	map_init(&checker->instances);
+	map_init(&checker->sends);
+	return checker;
+}
+
+void checker_begin(struct checker *checker, struct sim_cluster *cluster, struct sim_database *database)
+{
+	checker->cluster = cluster;
+	checker->database = database;
+	for (int i = 0; i < checker->load->event_count; i++) {
+		struct load_event *event = &checker->load->events[i];
+		struct id key = store_inbox_key(STR("default"), str_of(event->topic), str_of(event->id));
+
+		map_put(&checker->inbox_keys, id_str(&key), event);
+	}
+}
+
+static void values_free(struct map *map)
+{
+	for (struct map_entry *entry = map_first(map); entry; entry = map_next(map, entry))
+		free(entry->value);
+	map_done(map);
+}
+
+void checker_free(struct checker **checker)
+{
+	struct checker *c = *checker;
+
+	if (!c)
+		return;
+	map_done(&c->inbox_keys);
+	values_free(&c->instances);
+	values_free(&c->sends);
+	free(c);
+	*checker = NULL;
+}

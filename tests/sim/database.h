@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The simulated database: a server with backends, transactions and a log of what was committed, over the in-memory tables;
+ * and executors that talk to it over connections that are slow, break, and leave commits in doubt.
+ *
+ * A segment runs in one piece, at a moment of the server's choosing between its sending and its answer. What may happen on
+ * the way:
+ *
+ *	sent ──► arrived ──► committed or refused ──► answered
+ *	  │         │                │
+ *	  │ lost: not run, or in doubt and never arrives, or in doubt and arrives later
+ *	            │ lost: in doubt; the backend goes on until it is terminated
+ *	                             │ lost: in doubt; it has committed
+ *
+ * A restart loses every connection, aborts what runs, and takes back the last commits that nobody waited for (claims,
+ * releases, deletes of outbox rows): the tables are made anew from the log without them. A failover also forgets the
+ * outcomes of transactions.
+ *
+ * Life cycle: sim_database_new, executors from sim_executor_new, sim_database_free when nothing runs any more.
+ * Threads: one.
+ */
+#ifndef SUTRA_TESTS_SIM_DATABASE_H
+#define SUTRA_TESTS_SIM_DATABASE_H
+
+#include "store/executor.h"
+#include "store/memory/tables.h"
+#include "tests/sim/runtime.h"
+
+struct sim_database;
+
+struct sim_database_settings {
+	int64_t latency_max_us;
+	uint32_t cut_per_million;  /* segments whose connection is lost under way */
+	uint32_t lock_per_million; /* segments refused with 55P03 or 40P01 */
+	bool no_fence;		   /* a planted bug: fences look at neither owner nor version */
+	/* Called after each segment that wrote has committed, with its calls as they were sent. */
+	void (*committed)(void *user, const struct segment *segment);
+	void *user;
+};
+
+struct sim_database *sim_database_new(struct sim *sim, const struct sim_database_settings *settings);
+void sim_database_free(struct sim_database **database);
+
+/* One for a replica that runs as this process. */
+struct executor *sim_executor_new(struct sim_database *database, struct process *process);
+
+/* No more losses and refusals by themselves from now on. */
+void sim_database_calm(struct sim_database *database);
+/* The server goes down now and comes back after a while. */
+void sim_database_restart(struct sim_database *database, int64_t down_us, bool failover);
+/* Loses every connection of this process, or one of them. */
+void sim_database_cut(struct sim_database *database, const struct process *process, bool all);
+/* The process is gone: its backends notice when they next want to answer. */
+void sim_database_forget(struct sim_database *database, const struct process *process);
+void sim_database_shift_wall(struct sim_database *database, int64_t by_us);
+bool sim_database_is_up(const struct sim_database *database);
+
+/* The tables as they are now; until the next restart. */
+struct memory_database *sim_database_tables(struct sim_database *database);
+
+struct sim_database_stats {
+	uint64_t segments, commits, doubts, cuts, locks, restarts, lost_commits, terminated;
+};
+const struct sim_database_stats *sim_database_stats(const struct sim_database *database);
+
+#endif

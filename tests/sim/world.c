@@ -1,0 +1,608 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A run, from its seed:
+ *
+ *	1 settings, rates of small faults, which kinds of large ones there are, and the load are drawn;
+ *	2 the storm: replicas start, the load comes, faults strike;
+ *	3 the calm: nothing breaks any more, what was killed comes back, everything must settle;
+ *	4 the replicas stop in good order, and the checker looks at what is left.
+ *
+ * Each run has only some kinds of faults: a mix of all at once hides what two of them do together.
+ */
+#include "tests/sim/world.h"
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "base/time.h"
+#include "service.h"
+#include "tests/sim/checker.h"
+
+#define REPLICAS_MAX 2
+#define FAULTS_MAX 10
+#define ENVIRONMENT_MAX 24
+#define STORM_US (40 * US_PER_S)
+#define LOAD_US (25 * US_PER_S)
+#define SETTLE_US (400 * US_PER_S)
+#define STOP_US (90 * US_PER_S)
+#define FOREVER_MS INT64_C(1000000000)
+
+struct world;
+
+/* A place for a replica: killed ones are followed by new ones. */
+struct slot {
+	struct world *world;
+	struct process *process; /* NULL: down */
+	struct config *config;
+	char name[16];
+	int generation;
+	bool started, stop, ended, restarting;
+	struct loop_timer start;
+};
+
+enum fault_kind {
+	FAULT_KILL,
+	FAULT_STOP, /* in good order, and started again */
+	FAULT_PAUSE,
+	FAULT_CUT_SOME,
+	FAULT_CUT_ALL,
+	FAULT_DATABASE_RESTART,
+	FAULT_DATABASE_FAILOVER,
+	FAULT_DATABASE_CLOCK,
+	FAULT_CLUSTER_DOWN,
+	FAULT_REBALANCE,
+	FAULT_EVICT,
+	FAULT_BREAK_HANDLE,
+	FAULT_CLOCK,
+	FAULT_KIND_COUNT
+};
+
+struct fault_plan {
+	struct world *world;
+	enum fault_kind kind;
+	uint64_t delay_steps; /* strikes so many steps after its time */
+	struct loop_timer timer;
+};
+
+struct world {
+	const struct world_options *options;
+	struct sim *sim;
+	struct sim_database *database;
+	struct sim_cluster *cluster;
+	struct checker *checker;
+	struct load load;
+	struct slot slots[REPLICAS_MAX];
+	int slot_count;
+	char environment_text[ENVIRONMENT_MAX][96];
+	char *environment[ENVIRONMENT_MAX + 1];
+	int environment_count;
+	struct fault_plan plans[FAULTS_MAX];
+	int plan_count;
+	struct fault_plan *due; /* waits for its step */
+	uint64_t due_step;
+	bool calm;
+	uint64_t kills, pauses, stops;
+};
+
+static const char *const bug_names[] = {
+	[BUG_NONE] = "none",
+#define X(name, text) [BUG_##name] = text,
+	WORLD_BUGS(X)
+#undef X
+};
+
+const char *world_bug_name(enum world_bug bug)
+{
+	return bug_names[bug];
+}
+
+/* --- settings --- */
+
+static const char config_file[] =
+	"connections = ( { name = \"kafka\"; transport = \"kafka\";\n"
+	"  properties = [ \"bootstrap.servers=simulated\", \"session.timeout.ms=6000\" ]; } );\n"
+	"log = { level = \"info\"; format = \"text\"; };\n";
+
+static void setting(struct world *world, const char *name, const char *fmt, ...) PRINTF_LIKE(3, 4);
+static void setting(struct world *world, const char *name, const char *fmt, ...)
+{
+	char value[48];
+	char *text = world->environment_text[world->environment_count];
+	va_list ap;
+
+	assert(world->environment_count < ENVIRONMENT_MAX);
+	va_start(ap, fmt);
+	vsnprintf(value, sizeof(value), fmt, ap);
+	va_end(ap);
+	snprintf(text, sizeof(world->environment_text[0]), "SUTRA_%s=%s", name, value);
+	world->environment[world->environment_count++] = text;
+	sim_note(world->sim, "setting %s", text);
+}
+
+static uint64_t one_of(struct world *world, const int *values, size_t count)
+{
+	return (uint64_t)values[sim_below(world->sim, count)];
+}
+#define ONE_OF(world, ...) \
+	(unsigned)one_of(world, (const int[]){__VA_ARGS__}, ARRAY_LEN(((const int[]){__VA_ARGS__})))
+
+static void world_settings(struct world *world)
+{
+	setting(world, "ENGINE_SHARDS", "%u", ONE_OF(world, 1, 2, 4));
+	if (sim_below(world->sim, 3) == 0)
+		setting(world, "ENGINE_SHARD_QUEUE_CAPACITY", "%u", ONE_OF(world, 1, 2, 8));
+	setting(world, "DATASOURCE_BATCH_MAX", "%u", ONE_OF(world, 1, 4, 256));
+	setting(world, "INSTANCE_CLAIM_TIMEOUT", "PT%uS", ONE_OF(world, 3, 6));
+	setting(world, "INSTANCE_SWEEP_INTERVAL", "PT%uS", ONE_OF(world, 1, 2));
+	setting(world, "LEASE_TTL", "PT%uS", ONE_OF(world, 4, 8));
+	setting(world, "LEASE_POLL", "PT%uS", ONE_OF(world, 1, 3));
+	setting(world, "OUTBOX_CLAIM_TIMEOUT", "PT%uS", ONE_OF(world, 3, 6));
+	setting(world, "OUTBOX_TICK_INTERVAL", "PT%uS", ONE_OF(world, 1, 2));
+	setting(world, "OUTBOX_RETRY_BASE_DELAY", "PT0.%uS", ONE_OF(world, 1, 5));
+	setting(world, "OUTBOX_RETRY_MAX_DELAY", "PT%uS", ONE_OF(world, 2, 4));
+	setting(world, "OUTBOX_WINDOW_MAX_ROWS", "%u", ONE_OF(world, 2, 8, 10000));
+	setting(world, "REFUSAL_BACKOFF_MAX", "PT%uS", ONE_OF(world, 1, 4));
+	setting(world, "SHUTDOWN_TIMEOUT", "PT%uS", ONE_OF(world, 5, 20));
+}
+
+static void slot_load_config(struct slot *slot)
+{
+	struct config_findings findings = {0};
+
+	if (config_load_text("simulator", str_of(config_file), slot->world->environment, &slot->config, &findings) !=
+	    RESULT_OK)
+		sim_fail(slot->world->sim, "configuration: %s", findings.text.data);
+	buf_done(&findings.text);
+}
+
+/* --- replicas --- */
+
+static void slot_boot(struct slot *slot);
+
+static bool never(void *arg UNUSED)
+{
+	return false;
+}
+
+static bool slot_must_stop(void *arg)
+{
+	return ((struct slot *)arg)->stop;
+}
+
+static struct executor *slot_executor(void *user)
+{
+	struct slot *slot = user;
+
+	return sim_executor_new(slot->world->database, slot->process);
+}
+
+/* False: told to stop before it was up, or it could not start. */
+static bool slot_start(struct slot *slot, struct service *service)
+{
+	struct runtime *runtime = process_runtime(slot->process);
+
+	while (!slot->stop) {
+		struct error err = ERROR_INIT;
+		enum result result = service_start(service, &err);
+
+		if (result == RESULT_OK)
+			return true;
+		if (result != RESULT_AGAIN) {
+			sim_fail(slot->world->sim, "%s cannot start: %s", slot->name, err.text);
+			return false;
+		}
+		loop_wait(runtime, never, NULL, 250);
+	}
+	return false;
+}
+
+static void slot_main(void *arg)
+{
+	struct slot *slot = arg;
+	struct world *world = slot->world;
+	struct service_seams seams = {
+		.runtime = process_runtime(slot->process),
+		.executor_new = slot_executor,
+		.kafka = &sim_kafka_client,
+		.kafka_cluster = sim_cluster_client_new(world->cluster, slot->process),
+		.view = world->options->view,
+		.host = slot->name,
+		.user = slot,
+	};
+	struct service *service = NULL;
+	struct error err = ERROR_INIT;
+
+	if (service_new(slot->config, &seams, &service, &err) != RESULT_OK) {
+		sim_fail(world->sim, "%s: %s", slot->name, err.text);
+		return;
+	}
+	if (slot_start(slot, service)) {
+		slot->started = true;
+		while (!loop_wait(seams.runtime, slot_must_stop, slot, FOREVER_MS))
+			;
+	}
+	slot->started = false;
+	service_stop(service);
+	if (service->stop_is_unclean) {
+		/* As the command does: the process ends with what is still out. */
+		sim_note(world->sim, "%s stops uncleanly", slot->name);
+		if (world->calm)
+			sim_fail(world->sim, "%s does not stop in good order", slot->name);
+		process_kill(slot->process);
+	} else {
+		service_free(&service);
+	}
+	slot->ended = true;
+}
+
+static void slot_begin(struct loop_timer *timer)
+{
+	struct slot *slot = container_of(timer, struct slot, start);
+
+	slot->restarting = false;
+	slot_boot(slot);
+}
+
+static void slot_boot(struct slot *slot)
+{
+	struct world *world = slot->world;
+
+	snprintf(slot->name, sizeof(slot->name), "r%d.%d", (int)(slot - world->slots) + 1, ++slot->generation);
+	slot->started = slot->stop = slot->ended = false;
+	slot->process = process_new(world->sim, slot->name, slot_main, slot);
+	sim_note(world->sim, "%s boots", slot->name);
+}
+
+/* Everything that others know of it is told that it is gone. */
+static void slot_bury(struct slot *slot)
+{
+	sim_database_forget(slot->world->database, slot->process);
+	sim_cluster_forget(slot->world->cluster, slot->process);
+	slot->process = NULL;
+	slot->started = false;
+}
+
+static void slot_restart_in(struct slot *slot, int64_t delay_us)
+{
+	slot->restarting = true;
+	loop_timer_start(&slot->start, delay_us);
+}
+
+static void slot_kill(struct slot *slot)
+{
+	sim_note(slot->world->sim, "%s is killed", slot->name);
+	process_kill(slot->process);
+	slot_bury(slot);
+	slot->world->kills++;
+	slot_restart_in(slot, sim_between(slot->world->sim, 10 * US_PER_MS, 9 * US_PER_S));
+}
+
+/* After every step: what has ended is followed up. */
+static void slot_look(struct slot *slot)
+{
+	if (!slot->process || !slot->ended)
+		return;
+	slot_bury(slot);
+	if (!slot->world->calm)
+		slot_restart_in(slot, sim_between(slot->world->sim, 10 * US_PER_MS, 5 * US_PER_S));
+}
+
+/* --- faults --- */
+
+static struct slot *some_slot(struct world *world)
+{
+	struct slot *slot = &world->slots[sim_below(world->sim, (uint64_t)world->slot_count)];
+
+	return slot->process && !slot->ended ? slot : NULL;
+}
+
+static void fault_pause(struct world *world, struct slot *slot)
+{
+	int64_t for_us = sim_between(world->sim, 100 * US_PER_MS, 14 * US_PER_S);
+
+	sim_note(world->sim, "%s is paused for %lld us", slot->name, (long long)for_us);
+	world->pauses++;
+	process_pause(slot->process, sim_now_us(world->sim) + for_us);
+}
+
+static void fault_on_slot(struct world *world, enum fault_kind kind, struct slot *slot)
+{
+	switch (kind) {
+	case FAULT_KILL:
+		slot_kill(slot);
+		break;
+	case FAULT_STOP:
+		sim_note(world->sim, "%s is told to stop", slot->name);
+		world->stops++;
+		slot->stop = true;
+		break;
+	case FAULT_PAUSE:
+		fault_pause(world, slot);
+		break;
+	case FAULT_CUT_SOME:
+	case FAULT_CUT_ALL:
+		sim_database_cut(world->database, slot->process, kind == FAULT_CUT_ALL);
+		break;
+	case FAULT_EVICT:
+		sim_cluster_evict(world->cluster, slot->process);
+		break;
+	case FAULT_BREAK_HANDLE:
+		sim_cluster_break(world->cluster, slot->process);
+		break;
+	case FAULT_CLOCK:
+		sim_note(world->sim, "the clock of %s jumps", slot->name);
+		process_shift_wall(slot->process, sim_between(world->sim, -60 * US_PER_S, 60 * US_PER_S));
+		break;
+	default:
+		break;
+	}
+}
+
+static void fault_strike(struct world *world, enum fault_kind kind)
+{
+	struct sim *sim = world->sim;
+	struct slot *slot = some_slot(world);
+
+	switch (kind) {
+	case FAULT_DATABASE_RESTART:
+	case FAULT_DATABASE_FAILOVER:
+		if (sim_database_is_up(world->database))
+			sim_database_restart(world->database, sim_between(sim, 100 * US_PER_MS, 6 * US_PER_S),
+					     kind == FAULT_DATABASE_FAILOVER);
+		break;
+	case FAULT_DATABASE_CLOCK:
+		sim_note(sim, "the clock of the database jumps");
+		sim_database_shift_wall(world->database, sim_between(sim, -4 * US_PER_S, 9 * US_PER_S));
+		break;
+	case FAULT_CLUSTER_DOWN:
+		if (sim_cluster_is_up(world->cluster))
+			sim_cluster_down(world->cluster, sim_between(sim, 100 * US_PER_MS, 12 * US_PER_S));
+		break;
+	case FAULT_REBALANCE:
+		sim_cluster_rebalance(world->cluster);
+		break;
+	default:
+		if (slot)
+			fault_on_slot(world, kind, slot);
+		break;
+	}
+}
+
+static void fault_is_due(struct loop_timer *timer)
+{
+	struct fault_plan *plan = container_of(timer, struct fault_plan, timer);
+	struct world *world = plan->world;
+
+	if (world->due)
+		fault_strike(world, world->due->kind);
+	world->due = plan;
+	world->due_step = sim_steps(world->sim) + plan->delay_steps;
+}
+
+static void faults_plan(struct world *world)
+{
+	struct sim *sim = world->sim;
+	enum fault_kind kinds[4];
+	size_t kind_count = 1 + sim_below(sim, ARRAY_LEN(kinds));
+
+	for (size_t i = 0; i < kind_count; i++)
+		kinds[i] = (enum fault_kind)sim_below(sim, FAULT_KIND_COUNT);
+	world->plan_count = (int)sim_below(sim, FAULTS_MAX + 1);
+	for (int i = 0; i < world->plan_count; i++) {
+		struct fault_plan *plan = &world->plans[i];
+
+		*plan = (struct fault_plan){.world = world, .kind = kinds[sim_below(sim, kind_count)]};
+		/* Between two steps of one instant, not only at the beginning of one. */
+		plan->delay_steps = sim_below(sim, 40);
+		loop_timer_init(&plan->timer, sim_world(sim), fault_is_due);
+		loop_timer_start(&plan->timer, sim_between(sim, 0, STORM_US));
+	}
+}
+
+/* --- the run --- */
+
+/* After every step; for sim_run. */
+static void world_look(struct world *world)
+{
+	struct fault_plan *due = world->due;
+
+	if (due && sim_steps(world->sim) >= world->due_step) {
+		world->due = NULL;
+		fault_strike(world, due->kind);
+	}
+	for (int i = 0; i < world->slot_count; i++)
+		slot_look(&world->slots[i]);
+}
+
+static bool world_storm_is_over(void *arg)
+{
+	struct world *world = arg;
+
+	world_look(world);
+	return false;
+}
+
+static bool world_has_settled(void *arg)
+{
+	struct world *world = arg;
+
+	world_look(world);
+	for (int i = 0; i < world->slot_count; i++)
+		if (!world->slots[i].started || world->slots[i].stop)
+			return false;
+	return checker_is_settled(world->checker);
+}
+
+static bool world_has_stopped(void *arg)
+{
+	struct world *world = arg;
+
+	world_look(world);
+	for (int i = 0; i < world->slot_count; i++)
+		if (world->slots[i].process)
+			return false;
+	return true;
+}
+
+static void world_calm(struct world *world)
+{
+	sim_note(world->sim, "calm");
+	world->calm = true;
+	world->due = NULL;
+	sim_database_calm(world->database);
+	sim_cluster_calm(world->cluster);
+	for (int i = 0; i < world->slot_count; i++) {
+		struct slot *slot = &world->slots[i];
+
+		/* One that was told to stop would not come back by itself any more. */
+		if (slot->process && slot->stop)
+			slot_kill(slot);
+		else if (!slot->process && !slot->restarting)
+			slot_restart_in(slot, 0);
+	}
+}
+
+static void world_play(struct world *world)
+{
+	struct sim *sim = world->sim;
+	int64_t begin_us = sim_now_us(sim);
+
+	sim_run(sim, world_storm_is_over, world, begin_us + STORM_US);
+	if (sim_failure(sim))
+		return;
+	world_calm(world);
+	if (!sim_run(sim, world_has_settled, world, sim_now_us(sim) + SETTLE_US)) {
+		if (!sim_failure(sim))
+			checker_fail_unsettled(world->checker);
+		return;
+	}
+	sim_note(sim, "settled");
+	/* A while longer: what is late may not do harm. */
+	sim_run(sim, world_storm_is_over, world, sim_now_us(sim) + (int64_t)sim_below(sim, 10) * US_PER_S);
+	sim_note(sim, "stop");
+	for (int i = 0; i < world->slot_count; i++)
+		world->slots[i].stop = true;
+	if (!sim_run(sim, world_has_stopped, world, sim_now_us(sim) + STOP_US))
+		sim_fail(sim, "the replicas do not stop");
+	if (!sim_failure(sim))
+		checker_end(world->checker);
+}
+
+static uint32_t rate(struct world *world, int most_per_million)
+{
+	/* Half of the runs do without. */
+	return sim_below(world->sim, 2) ? (uint32_t)sim_below(world->sim, (uint64_t)most_per_million) : 0;
+}
+
+static void world_build(struct world *world)
+{
+	struct sim *sim = world->sim;
+	enum world_bug bug = world->options->bug;
+	struct sim_database_settings database = {
+		.latency_max_us = sim_between(sim, 1 * US_PER_MS, 60 * US_PER_MS),
+		.cut_per_million = rate(world, 30000),
+		.lock_per_million = rate(world, 50000),
+		.no_fence = bug == BUG_NO_FENCE,
+		.committed = checker_commit,
+	};
+	struct sim_cluster_settings cluster = {
+		.latency_max_us = sim_between(sim, 1 * US_PER_MS, 80 * US_PER_MS),
+		.session_timeout_us = 6 * US_PER_S,
+		.commit_fails_per_million = rate(world, 200000),
+		.produce_fails_per_million = rate(world, 200000),
+		.produce_unknown_per_million = rate(world, 200000),
+		.ack_before_commit = bug == BUG_ACK_BEFORE_COMMIT,
+		.offset_past_hole = bug == BUG_OFFSET_PAST_HOLE,
+		.confirm_early = bug == BUG_CONFIRM_EARLY,
+		.committed = checker_offset,
+		.appended = checker_record,
+	};
+
+	world->checker = checker_new(sim, &world->load);
+	database.user = cluster.user = world->checker;
+	world->database = sim_database_new(sim, &database);
+	world->cluster = sim_cluster_new(sim, &cluster);
+	world_settings(world);
+	load_init(&world->load, sim, world->cluster, LOAD_US);
+	checker_begin(world->checker, world->cluster, world->database);
+	world->slot_count = sim_below(sim, 4) ? 2 : 1;
+	for (int i = 0; i < world->slot_count; i++) {
+		struct slot *slot = &world->slots[i];
+
+		slot->world = world;
+		slot_load_config(slot);
+		loop_timer_init(&slot->start, sim_world(sim), slot_begin);
+		slot_restart_in(slot, (int64_t)sim_below(sim, 3 * US_PER_S));
+	}
+	faults_plan(world);
+}
+
+/* Lines of the service's own log, without their time, which is the real one. */
+static void world_log(void *arg, struct str line)
+{
+	struct sim *sim = arg;
+	ptrdiff_t space = str_find(line, ' ');
+
+	sim_note(sim, "| %.*s", (int)(line.len - (size_t)(space + 1)), line.ptr + space + 1);
+}
+
+static void world_summary(struct world *world, struct world_result *result)
+{
+	const struct sim_database_stats *d = sim_database_stats(world->database);
+	const struct sim_cluster_stats *c = sim_cluster_stats(world->cluster);
+
+	snprintf(result->summary, sizeof(result->summary),
+		 "%d replicas, %d orders, %d records; %llu kills, %llu pauses, %llu stops; database: %llu commits, "
+		 "%llu cuts, %llu doubts, %llu locks, %llu restarts (%llu commits lost); kafka: %llu rebalances, "
+		 "%llu evictions, %llu redelivered, %llu commits failed, %llu produces failed",
+		 world->slot_count, world->load.order_count, world->load.record_count,
+		 (unsigned long long)world->kills, (unsigned long long)world->pauses,
+		 (unsigned long long)world->stops, (unsigned long long)d->commits, (unsigned long long)d->cuts,
+		 (unsigned long long)d->doubts, (unsigned long long)d->locks, (unsigned long long)d->restarts,
+		 (unsigned long long)d->lost_commits, (unsigned long long)c->rebalances,
+		 (unsigned long long)c->evictions, (unsigned long long)c->redelivered,
+		 (unsigned long long)c->commit_failures, (unsigned long long)c->produce_failures);
+}
+
+static void world_free(struct world *world)
+{
+	load_done(&world->load);
+	for (int i = 0; i < world->plan_count; i++)
+		loop_timer_stop(&world->plans[i].timer);
+	for (int i = 0; i < world->slot_count; i++) {
+		loop_timer_stop(&world->slots[i].start);
+		/* After a failure replicas still hold on to it. */
+		if (!sim_failure(world->sim))
+			config_free(&world->slots[i].config);
+	}
+	/* After a failure replicas are in the middle of something: all is left behind. */
+	if (sim_failure(world->sim))
+		return;
+	sim_cluster_free(&world->cluster);
+	sim_database_free(&world->database);
+	checker_free(&world->checker);
+	sim_free(&world->sim);
+	free(world);
+}
+
+void world_run(const struct world_options *options, struct world_result *result)
+{
+	struct world *world = mem_zalloc(sizeof(*world));
+	int64_t begin_us;
+
+	*result = (struct world_result){0};
+	world->options = options;
+	world->sim = sim_new(options->seed, options->out);
+	begin_us = sim_now_us(world->sim);
+	log_configure(options->debug ? LOG_LEVEL_DEBUG : LOG_LEVEL_INFO, LOG_FORMAT_TEXT);
+	log_redirect(world_log, world->sim);
+	world_build(world);
+	world_play(world);
+	log_redirect(NULL, NULL);
+	result->digest = sim_digest(world->sim);
+	result->steps = sim_steps(world->sim);
+	result->simulated_us = sim_now_us(world->sim) - begin_us;
+	world_summary(world, result);
+	if (sim_failure(world->sim))
+		snprintf(result->failure, sizeof(result->failure), "%s", sim_failure(world->sim));
+	world_free(world);
+}

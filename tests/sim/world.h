@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One run: a seed decides on everything, replicas of the real service work through a load while things break, then all
+ * calms down, settles and stops, and the checker has its say.
+ *
+ * Life cycle: world_run is self-contained but for what killed replicas leave behind, so a process should not run very many.
+ * Threads: one.
+ */
+#ifndef SUTRA_TESTS_SIM_WORLD_H
+#define SUTRA_TESTS_SIM_WORLD_H
+
+#include <stdio.h>
+
+#include "model/deployment.h"
+
+/* Bugs that can be planted, to see that the checker finds them. */
+#define WORLD_BUGS(X) \
+	X(NO_FENCE, "no-fence") \
+	X(ACK_BEFORE_COMMIT, "ack-before-commit") \
+	X(OFFSET_PAST_HOLE, "offset-past-hole") \
+	X(CONFIRM_EARLY, "outbox-delete-before-confirm")
+
+enum world_bug {
+	BUG_NONE,
+#define X(name, text) BUG_##name,
+	WORLD_BUGS(X)
+#undef X
+	BUG_COUNT
+};
+const char *world_bug_name(enum world_bug bug);
+
+struct world_options {
+	uint64_t seed;
+	struct view *view;
+	FILE *out; /* the event log; NULL: nowhere */
+	bool debug; /* with the debug lines of the service's own log: another digest */
+	enum world_bug bug;
+};
+
+struct world_result {
+	uint64_t digest;
+	uint64_t steps;
+	int64_t simulated_us;
+	char failure[600]; /* empty: none */
+	char summary[400]; /* what happened, for people */
+};
+
+void world_run(const struct world_options *options, struct world_result *result);
+
+/* tests/sim/data/orders; exits with a message if it is not as it should be. */
+struct view *world_view_load(void);
+
+#endif
