@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The store on PostgreSQL: the suite that every executor passes, with statements prepared and not.
+ * The store on PostgreSQL: the suite that every executor passes. Built twice: the second program prepares no statements, as
+ * behind a pooler in transaction mode.
  */
 #include "tests/flow/pg_fixture.h"
 #include "tests/support/store_suite.h"
@@ -10,12 +11,14 @@ static void reset(void *arg UNUSED)
 	pg_fixture_reset();
 }
 
-static struct executor *executor_new(void *arg, uint32_t step_connections)
+static struct executor *executor_new(void *arg UNUSED, uint32_t step_connections)
 {
 	struct pg_settings settings = pg_fixture_settings();
 
 	settings.step_connections = step_connections;
-	settings.prepare = arg == NULL;
+#ifdef UNPREPARED
+	settings.prepare = false;
+#endif
 	return pg_executor_new(&settings);
 }
 

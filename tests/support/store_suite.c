@@ -497,11 +497,20 @@ START_TEST(equal_gate_keys_do_not_share_a_batch)
 	commit_alias(&suite_rig, &commits[4], "o-1", true);
 	rig_burst(&suite_rig, all, 5);
 	rig_wait(&suite_rig);
-	ck_assert_int_eq(commits[0].base.outcome, STORE_OK);
-	ck_assert_int_eq(commits[1].base.outcome, STORE_DUPLICATE);
-	ck_assert_int_eq(commits[2].base.outcome, STORE_OK);
+	/* The second batch may run on a connection of its own, and win. */
+	if (commits[0].base.outcome == STORE_OK) {
+		ck_assert_int_eq(commits[1].base.outcome, STORE_DUPLICATE);
+	} else {
+		ck_assert_int_eq(commits[0].base.outcome, STORE_DUPLICATE);
+		ck_assert_int_eq(commits[1].base.outcome, STORE_OK);
+	}
+	if (commits[2].base.outcome == STORE_OK) {
+		ck_assert_int_eq(commits[4].base.outcome, STORE_ALIAS_CONFLICT);
+	} else {
+		ck_assert_int_eq(commits[2].base.outcome, STORE_ALIAS_CONFLICT);
+		ck_assert_int_eq(commits[4].base.outcome, STORE_OK);
+	}
 	ck_assert_int_eq(commits[3].base.outcome, STORE_DUPLICATE);
-	ck_assert_int_eq(commits[4].base.outcome, STORE_ALIAS_CONFLICT);
 }
 END_TEST
 

@@ -6,7 +6,8 @@
  *
  * The shapes are chosen so that no statistics can change the plan. Keys are reached from the parameters: `unnest(…) u, lateral
  * (select ctid … where key = u.key …)`, where the locking clause or `offset 0` keeps the sub-select inside; then the row by its
- * ctid. (With a plain join, a table that was just vacuumed empty becomes the outer side and its index is read whole.)
+ * ctid and by nothing else: a join on the key as well gives the planner a way to read the whole index, in the order of that
+ * key, which it takes when the table was just vacuumed empty.
  * Arrays come sorted, and unnest keeps their order, which is the order of locking. Locks of instances and claims skip
  * what is locked: one stuck row must not stop its neighbours.
  *
@@ -35,7 +36,7 @@ const char sql_CLAIM[] =
 	"and c.status not in ('COMPLETED', 'TERMINATED') "
 	"and (c.claim_owner is null or c.claim_owner = u.owner or c.claim_at < now() - $5::int8 * interval '1 ms') "
 	"for no key update skip locked) l "
-	"where i.ctid = l.ctid and i.id = u.id "
+	"where i.ctid = l.ctid "
 	"returning u.ord, i.version, sutra.status_number(i.status), i.deployment_id, i.process, i.snapshot";
 
 /* instance_pkey. Touches the claims of the given owners only. HOT. */
@@ -44,7 +45,7 @@ const char sql_RELEASE[] =
 	"from unnest($1::int8[], $2::text[], $3::uuid[], $4::text[]) as u(ord, tenant, id, owner), "
 	"lateral (select c.ctid from sutra.instance c where c.id = u.id and c.tenant = u.tenant and c.claim_owner = u.owner "
 	"for no key update skip locked) l "
-	"where i.ctid = l.ctid and i.id = u.id and i.claim_owner = u.owner";
+	"where i.ctid = l.ctid and i.claim_owner = u.owner";
 
 /* --- resolve --- */
 
@@ -75,10 +76,10 @@ const char sql_FENCE_UPDATE[] =
 	"w as (update sutra.instance i set version = l.version + 1, status = sutra.status_text(l.status), "
 	"ended_at = case when l.ended then now() else i.ended_at end, code = l.code, detail = l.detail, "
 	"claim_at = null, claim_owner = null, snapshot = l.snapshot "
-	"from l where i.ctid = l.tid and i.id = l.id and i.version = l.version and i.claim_owner = l.owner "
+	"from l where i.ctid = l.tid and i.version = l.version and i.claim_owner = l.owner "
 	"and (select count(*) from l) = cardinality($1) returning l.ord) "
 	"select sutra.gate(array(select u.ord::int from unnest($1) as u(ord) where u.ord not in "
-	"(select l.ord from l, sutra.instance i where i.ctid = l.tid and i.id = l.id) order by 1), 'fence') "
+	"(select l.ord from l, sutra.instance i where i.ctid = l.tid) order by 1), 'fence') "
 	"where (select count(*) from w) <> cardinality($1)";
 
 /* inbox_pkey. Inserts; waits for rivals of the same key. */

@@ -4,7 +4,8 @@
  * shapes and the reasons for them.
  *
  * Scans run as sutra_scan, which sees the rows of all tenants but only the columns that tell where they are and when they are
- * due; pages of a sweep go along the primary key.
+ * due; pages of a sweep go along the primary key. Where a key is given, "unclaimed" is written with coalesce, so that the partial
+ * index of unclaimed rows does not offer itself: it would be read for the tenant, not for the key.
  */
 #include "store/pg/sql.h"
 
@@ -44,7 +45,7 @@ const char sql_OUTBOX_SCAN[] =
 	"page as materialized (select * from heads order by round, next_attempt_at, instance_id, channel limit $2::int8), "
 	"l as materialized (select d.tid from (select * from page order by instance_id, channel offset 0) u, "
 	"lateral (select e.ctid as tid from sutra.outbox_entry e where e.instance_id = u.instance_id and e.channel = u.channel "
-	"and e.version = u.version and e.ordinal = u.ordinal and e.claim_owner is null and not e.poisoned "
+	"and e.version = u.version and e.ordinal = u.ordinal and coalesce(e.claim_owner, '') = '' and not e.poisoned "
 	"and e.next_attempt_at <= now() for no key update skip locked) d) "
 	"update sutra.outbox_entry o set claimed_at = now(), claim_owner = $1::text from l "
 	"where o.ctid = l.tid and o.claim_owner is null "
@@ -86,7 +87,7 @@ const char sql_OUTBOX_CLAIM_NEXT[] =
 	"lateral (select e.version, e.ordinal from sutra.outbox_entry e where e.instance_id = u.instance_id "
 	"and e.channel = u.channel and not e.poisoned order by e.instance_id, e.channel, e.version, e.ordinal limit 1) h, "
 	"lateral (select e.ctid from sutra.outbox_entry e where e.instance_id = u.instance_id and e.channel = u.channel "
-	"and e.version = h.version and e.ordinal = h.ordinal and e.tenant = u.tenant and e.claim_owner is null "
+	"and e.version = h.version and e.ordinal = h.ordinal and e.tenant = u.tenant and coalesce(e.claim_owner, '') = '' "
 	"and not e.poisoned and e.next_attempt_at <= now() for no key update skip locked) l "
 	"where o.ctid = l.ctid and o.claim_owner is null returning " LOADED;
 
@@ -207,11 +208,14 @@ const char sql_ALIAS_PROBE[] =
 /* instance_pkey. Reads. */
 const char sql_INSTANCE_GET[] = "select " LISTED ", i.snapshot from sutra.instance i where i.id = $1::uuid";
 
-/* outbox_entry_pkey from the last key on. Reads. */
+/*
+ * outbox_entry_pkey from the last key on. The comparison of rows is not trusted with what the policy hides, so it is no condition
+ * of the index; that of the first column is. Reads.
+ */
 const char sql_OUTBOX_LIST[] =
 	"select id, tenant, instance_id, channel, version, ordinal, attempt_count, created_at, next_attempt_at, claimed_at, "
 	"claim_owner, poisoned, last_diagnostic_json from sutra.outbox_entry "
-	"where (instance_id, channel, version, ordinal) > ($1::uuid, coalesce($2::text, ''), $3::int8, $4::int8) "
+	"where instance_id >= $1::uuid and (instance_id, channel, version, ordinal) > ($1::uuid, coalesce($2::text, ''), $3::int8, $4::int8) "
 	"order by instance_id, channel, version, ordinal limit $5::int8";
 
 #define LETTER \
