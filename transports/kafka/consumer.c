@@ -152,15 +152,18 @@ static void on_record(struct kafka_consumer *consumer, const struct kafka_record
 {
 	struct kafka_lease *lease = lease_find(consumer, record->partition);
 	struct message *message;
+	bool tracked;
 
 	if (!lease || lease->state != LEASE_OPEN || consumer->phase != PHASE_RUNNING)
 		return; /* not ours any more, or not wanted: the next owner reads it */
 	if (consumer->state != CONSUMER_CONSUMING)
 		consumer_set_state(consumer, CONSUMER_CONSUMING, "%u partitions of '%s'", leases_open(consumer),
 				   consumer->topic);
-	lease = lease_add(consumer, lease, record->offset);
+	lease = lease_add(consumer, lease, record->offset, &tracked);
 	message = kafka_message_of(record);
 	message->lease = lease;
+	if (!tracked)
+		message->token = TOKEN_UNTRACKED;
 	if (window_is_full(consumer) || !list_is_empty(&consumer->stash))
 		list_push(&consumer->stash, &message->link);
 	else
@@ -396,13 +399,13 @@ static void consumer_settle(struct consumer *base, struct message *message, enum
 {
 	struct kafka_consumer *consumer = consumer_of(base);
 	struct kafka_lease *lease = message->lease;
-	int64_t offset = (int64_t)message->token;
+	uint64_t token = message->token;
 
 	assert(consumer->unsettled > 0);
 	consumer->unsettled--;
 	__atomic_add_fetch(how == SETTLE_DONE ? &base->settled_done : &base->settled_back, 1, __ATOMIC_RELAXED);
 	message_free(&message);
-	lease_settled(consumer, lease, offset, how == SETTLE_DONE);
+	lease_settled(consumer, lease, (int64_t)token, how == SETTLE_DONE && token != TOKEN_UNTRACKED);
 	/* Never polls from inside a settle: the sink is not done with it yet. */
 	if (consumer->stalled || consumer->paused_all || !list_is_empty(&consumer->stash) ||
 	    consumer->unsettled == 0)

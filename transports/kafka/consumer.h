@@ -17,6 +17,9 @@
 #include "transports/kafka/kafka.h"
 #include "transports/kafka/offsets.h"
 
+/* The token of a message whose offset was delivered before. */
+#define TOKEN_UNTRACKED UINT64_MAX
+
 enum consumer_phase {
 	PHASE_NEW,
 	PHASE_RUNNING,
@@ -90,8 +93,9 @@ struct log_about consumer_about(const struct kafka_consumer *consumer);
 
 /* lease.c */
 struct kafka_lease *lease_find(struct kafka_consumer *consumer, int32_t partition);
-/* Notes a delivered offset and returns its lease: another than `lease` if the partition went back. */
-struct kafka_lease *lease_add(struct kafka_consumer *consumer, struct kafka_lease *lease, int64_t offset);
+/* Notes a delivered offset and returns its lease: another than `lease` if the partition went back. `*tracked` is false if the
+ * settle of this message is not to count. */
+struct kafka_lease *lease_add(struct kafka_consumer *consumer, struct kafka_lease *lease, int64_t offset, bool *tracked);
 /* A message of the lease ends. The lease may be gone afterwards. */
 void lease_settled(struct kafka_consumer *consumer, struct kafka_lease *lease, int64_t offset, bool is_done);
 /* Pauses and resumes what is not as it should be. */

@@ -147,8 +147,8 @@ static void lease_check_span(struct kafka_consumer *consumer, struct kafka_lease
 /* --- records --- */
 
 /*
- * The partition went back: the topic was made anew, or the library repeats itself. What is delivered from here on counts in a
- * lease of its own; an offset that is skipped because it "was there before" could be lost for good.
+ * The partition went back below its watermark: the topic was made anew, or the library begins again. Everything from here on
+ * comes again and counts in a lease of its own; skipping what "was there before" could lose it for good.
  */
 static struct kafka_lease *lease_restart(struct kafka_consumer *consumer, struct kafka_lease *old, int64_t offset)
 {
@@ -168,13 +168,17 @@ static struct kafka_lease *lease_restart(struct kafka_consumer *consumer, struct
 	return lease;
 }
 
-struct kafka_lease *lease_add(struct kafka_consumer *consumer, struct kafka_lease *lease, int64_t offset)
+struct kafka_lease *lease_add(struct kafka_consumer *consumer, struct kafka_lease *lease, int64_t offset, bool *tracked)
 {
-	if (!offsets_add(&lease->offsets, offset)) {
+	enum offsets_added added = offsets_add(&lease->offsets, offset);
+
+	if (added == OFFSETS_BELOW) {
 		lease = lease_restart(consumer, lease, offset);
-		if (!offsets_add(&lease->offsets, offset))
-			abort(); /* an empty one takes any */
+		added = offsets_add(&lease->offsets, offset);
+		assert(added == OFFSETS_NEW);
 	}
+	/* A repetition is delivered, in case it is another record under an old offset, but the first one is what counts. */
+	*tracked = added == OFFSETS_NEW;
 	if (lease->committing < 0)
 		lease->committing = lease->committed = offset;
 	lease->unsettled++;

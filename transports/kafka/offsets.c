@@ -54,19 +54,6 @@ static void ring_grow(struct offsets *offsets)
 	offsets->head = 0;
 }
 
-bool offsets_add(struct offsets *offsets, int64_t offset)
-{
-	assert(offset >= 0);
-	if (offsets->any && offset < offsets->next)
-		return false;
-	if (offsets->count == offsets->cap)
-		ring_grow(offsets);
-	*at(offsets, offsets->count++) = (uint64_t)offset << 1;
-	offsets->next = offset + 1;
-	offsets->any = true;
-	return true;
-}
-
 /* The place of the offset, or `count`. Its distance to the first bounds it from above: holes only bring it nearer. */
 static size_t ring_find(const struct offsets *offsets, int64_t offset)
 {
@@ -90,6 +77,43 @@ static size_t ring_find(const struct offsets *offsets, int64_t offset)
 			high = middle;
 	}
 	return low < offsets->count && offset_at(offsets, low) == offset ? low : offsets->count;
+}
+
+/* Room for one more at the end. */
+static void ring_reserve(struct offsets *offsets)
+{
+	if (offsets->count == offsets->cap)
+		ring_grow(offsets);
+}
+
+/* A hole that is none: a record that was passed over comes after all. */
+static void ring_insert(struct offsets *offsets, int64_t offset)
+{
+	size_t index = offsets->count;
+
+	ring_reserve(offsets);
+	offsets->count++;
+	for (; index > 0 && offset_at(offsets, index - 1) > offset; index--)
+		*at(offsets, index) = *at(offsets, index - 1);
+	*at(offsets, index) = (uint64_t)offset << 1;
+}
+
+enum offsets_added offsets_add(struct offsets *offsets, int64_t offset)
+{
+	assert(offset >= 0);
+	if (offsets->any && offset < offsets->next) {
+		if (offset < offsets_watermark(offsets))
+			return OFFSETS_BELOW;
+		if (ring_find(offsets, offset) < offsets->count)
+			return OFFSETS_AGAIN;
+		ring_insert(offsets, offset);
+		return OFFSETS_NEW;
+	}
+	ring_reserve(offsets);
+	*at(offsets, offsets->count++) = (uint64_t)offset << 1;
+	offsets->next = offset + 1;
+	offsets->any = true;
+	return OFFSETS_NEW;
 }
 
 void offsets_finish(struct offsets *offsets, int64_t offset)

@@ -3,7 +3,7 @@
  * Which offsets of one partition are finished, in one assignment: the watermark is where the next owner must begin so that
  * nothing unfinished is lost.
  *
- * Offsets are added in ascending order as records are delivered, with any holes between them (control records,
+ * Offsets are added as records are delivered, in ascending order as a rule, with any holes between them (control records,
  * compaction), and finished in any order. Only what was added counts: nothing is inferred from neighbours.
  * Cost: adding and the watermark O(1) amortised, finishing O(log n), O(1) where there are no holes. Memory: 8 bytes for each
  * offset between the watermark and the last one added.
@@ -26,8 +26,13 @@ struct offsets {
 
 void offsets_init(struct offsets *offsets);
 void offsets_done(struct offsets *offsets);
-/* False, and nothing changed, if the offset is below one added before: the partition went back. */
-bool offsets_add(struct offsets *offsets, int64_t offset) MUST_CHECK;
+enum offsets_added {
+	OFFSETS_NEW,
+	OFFSETS_AGAIN, /* it is tracked already, finished or not; nothing changed */
+	OFFSETS_BELOW, /* it is below the watermark; nothing changed */
+};
+/* One that is not above all others is unusual (the partition went back), and costs O(n) if it was not there before. */
+enum offsets_added offsets_add(struct offsets *offsets, int64_t offset) MUST_CHECK;
 /* The offset was added and is not finished: anything else is an error of the caller. */
 void offsets_finish(struct offsets *offsets, int64_t offset);
 /* The lowest unfinished offset; when there is none, the last added + 1; -1 if none was ever added. */
