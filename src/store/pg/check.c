@@ -24,8 +24,6 @@ static const struct question questions[] = {
 	 "and to_regclass('sutra.schema_history') is not null "
 	 "and has_table_privilege('sutra.schema_history', 'select')",
 	 CODE_STARTUP_DATABASE, "the database has no schema sutra that this role may use: run `sutra migrate`", false},
-	{"select exists (select from pg_roles where rolname = 'sutra_scan') and pg_has_role(current_user, 'sutra_scan', 'MEMBER')",
-	 CODE_STARTUP_DATABASE, "the role is no member of sutra_scan: run `sutra migrate`", false},
 	{"select not rolsuper and not rolbypassrls from pg_roles where rolname = current_user", CODE_STARTUP_RLS_BYPASS_RISK,
 	 "the role is a superuser or has BYPASSRLS", true},
 	{"select not exists (select from pg_class c where c.relnamespace = 'sutra'::regnamespace and c.relkind in ('r', 'p') "
@@ -36,6 +34,8 @@ static const struct question questions[] = {
 	{"select count(*) = 6 from pg_class c where c.relnamespace = 'sutra'::regnamespace and c.relrowsecurity "
 	 "and c.relforcerowsecurity and c.relname in ('instance', 'wait', 'alias', 'inbox', 'outbox_entry', 'dead_letter')",
 	 CODE_STARTUP_RLS_BYPASS_RISK, "row-level security is not forced on every table of a tenant", true},
+	{"select exists (select from pg_roles where rolname = 'sutra_scan') and pg_has_role(current_user, 'sutra_scan', 'MEMBER')",
+	 CODE_STARTUP_DATABASE, "the role is no member of sutra_scan: run `sutra migrate`", false},
 };
 
 static enum result check_version(PGconn *pg, struct error *err)
