@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdarg.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "base/time.h"
+#include "store/executor.h"
+#include "tests/bench/bench.h"
+
+void samples_add(struct samples *samples, int64_t us)
+{
+	if (samples->count == samples->capacity) {
+		samples->capacity = samples->capacity ? samples->capacity * 2 : 1 << 16;
+		samples->us = mem_array(samples->us, samples->capacity, sizeof(*samples->us));
+	}
+	samples->us[samples->count++] = us < 0 ? 0 : us > UINT32_MAX ? UINT32_MAX : (uint32_t)us;
+}
+
+static int compare_u32(const void *a, const void *b)
+{
+	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+uint32_t samples_quantile(struct samples *samples, unsigned part)
+{
+	if (!samples->count)
+		return 0;
+	qsort(samples->us, samples->count, sizeof(*samples->us), compare_u32);
+	return samples->us[(samples->count - 1) * part / 1000];
+}
+
+int64_t bench_cpu_us(void)
+{
+	struct rusage usage;
+
+	if (getrusage(RUSAGE_SELF, &usage) != 0)
+		bench_die("getrusage");
+	return (usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * US_PER_S + usage.ru_utime.tv_usec +
+	       usage.ru_stime.tv_usec;
+}
+
+void bench_die(const char *fmt, ...)
+{
+	va_list ap;
+
+	fputs("driver: ", stderr);
+	va_start(ap, fmt);
+	vfprintf(stderr, fmt, ap);
+	va_end(ap);
+	fputc('\n', stderr);
+	exit(2);
+}
+
+const char *bench_env(const char *name)
+{
+	const char *value = getenv(name);
+
+	if (!value || !*value)
+		bench_die("%s is not set", name);
+	return value;
+}
+
+PGresult *bench_exec(PGconn *pg, const char *sql)
+{
+	PGresult *result = PQexec(pg, sql);
+	ExecStatusType status = PQresultStatus(result);
+
+	if (status != PGRES_COMMAND_OK && status != PGRES_TUPLES_OK)
+		bench_die("%s\n%s", PQerrorMessage(pg), sql);
+	return result;
+}
+
+PGconn *bench_connect(bool admin)
+{
+	PGconn *pg = PQconnectdb(admin ? "" : bench_env("SUTRA_DATASOURCE_URL"));
+
+	if (PQstatus(pg) != CONNECTION_OK)
+		bench_die("%s", PQerrorMessage(pg));
+	if (!admin)
+		PQclear(bench_exec(pg, "set sutra.tenant = '," BENCH_TENANT ",'"));
+	return pg;
+}
+
+static void say(const char *line, void *arg UNUSED)
+{
+	fprintf(stderr, "%s\n", line);
+}
+
+static int bench_migrate(void)
+{
+	const struct pg_migration migration = {
+		.url = bench_env("SUTRA_DATASOURCE_MIGRATE_URL"),
+		.engine_role = "sutra",
+		.say = say,
+	};
+	struct error err = ERROR_INIT;
+
+	if (pg_migrate(&migration, &err) != RESULT_OK)
+		bench_die("%s", err.text);
+	return 0;
+}
+
+int64_t bench_number(const char *text)
+{
+	int64_t value;
+
+	if (!str_to_int64(str_of(text), &value) || value < 1)
+		bench_die("not a number: %s", text);
+	return value;
+}
+
+int main(int argc, char **argv)
+{
+	const char *mode = argc > 1 ? argv[1] : "";
+
+	log_configure(LOG_LEVEL_WARNING, LOG_FORMAT_TEXT);
+	if (strcmp(mode, "migrate") == 0 && argc == 2)
+		return bench_migrate();
+	if (strcmp(mode, "capture") == 0 && argc == 2)
+		return bench_capture();
+	if (strcmp(mode, "engine") == 0 && argc == 3)
+		return bench_engine(bench_number(argv[2]));
+	if (strcmp(mode, "reference") == 0 && argc == 4)
+		return bench_reference(bench_number(argv[2]), (unsigned)bench_number(argv[3]));
+	if (strcmp(mode, "verify") == 0 && argc == 3)
+		return bench_verify((uint64_t)bench_number(argv[2]));
+	fputs("usage: driver migrate | capture | engine SECONDS | reference SECONDS CONNECTIONS | verify ORDERS\n", stderr);
+	return 2;
+}
