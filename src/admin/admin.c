@@ -189,7 +189,7 @@ static void admin_free(struct admin *admin)
 	free(admin);
 }
 
-/* The library's thread must not be the one that a signal to the process interrupts: signals are main's. */
+/* No thread of the library's may be the one that a signal to the process interrupts: signals are main's. */
 static struct MHD_Daemon *start_without_signals(struct admin *admin, int listener)
 {
 	struct MHD_Daemon *daemon;
@@ -258,9 +258,9 @@ void admin_loaded(struct admin *admin, struct view *view, const struct activatio
 	loop_call(admin->loop, loaded_on_loop, &loaded);
 }
 
-static bool nothing_is_suspended(void *arg)
+static bool nothing_waits(void *arg)
 {
-	return __atomic_load_n(&((struct admin *)arg)->suspended, __ATOMIC_ACQUIRE) == 0;
+	return __atomic_load_n(&((struct admin *)arg)->waiting, __ATOMIC_ACQUIRE) == 0;
 }
 
 #define SAY_SO_MS 10000
@@ -276,7 +276,7 @@ void admin_stop(struct admin **address)
 	__atomic_store_n(&admin->stopping, true, __ATOMIC_RELEASE);
 	listener = MHD_quiesce_daemon(admin->daemon);
 	/* The store answers whatever it was sent, so this has an end. */
-	while (!loop_wait(admin->loop->runtime, nothing_is_suspended, admin, SAY_SO_MS))
+	while (!loop_wait(admin->loop->runtime, nothing_waits, admin, SAY_SO_MS))
 		log_warning(&about_admin, "a request still waits for the database");
 	MHD_stop_daemon(admin->daemon);
 	if (listener != MHD_INVALID_SOCKET)

@@ -2,9 +2,10 @@
 /*
  * HTTP: from the library's calls to a request on the admin loop, and from its answer back to the library.
  *
- * The library calls the handler three times: when the headers are there, when the body has ended (bodies are thrown away:
- * nothing here takes one), and after the request was resumed with its answer. Sizes, times and the number of connections are
- * bounded in admin.c, where the listener is made.
+ * The library has a thread for each connection, which waits there for the answer: only so can one request wait for a slow
+ * database while probes and scrapes go on. (Its way of suspending a connection instead loses the answer to a client that
+ * has closed its sending side.) The handler is called when the headers are there, for each piece of a body, which is thrown
+ * away, since nothing here takes one, and at the end. Sizes, idle times and the number of connections are bounded.
  */
 #include <stdlib.h>
 
@@ -16,14 +17,13 @@
 
 void admin_answer(struct admin_request *request, unsigned status, const char *content_type)
 {
-	struct admin *admin = request->admin;
-
+	pthread_mutex_lock(&request->lock);
 	assert(request->status == 0);
 	request->status = status;
 	request->content_type = content_type;
-	MHD_resume_connection(request->connection);
-	/* Last: with the count at nought the listener may be ended. The request is no longer ours. */
-	__atomic_sub_fetch(&admin->suspended, 1, __ATOMIC_ACQ_REL);
+	pthread_cond_signal(&request->answered);
+	/* With this the request is no longer ours. */
+	pthread_mutex_unlock(&request->lock);
 }
 
 void admin_answer_json(struct admin_request *request)
@@ -76,7 +76,7 @@ struct str admin_parameter(struct admin_request *request, const char *name)
 	return value ? str_make(value, len) : STR("");
 }
 
-/* --- the library's calls, on its thread --- */
+/* --- the library's calls, on the connection's thread --- */
 
 static enum MHD_Result http_write(struct admin_request *request)
 {
@@ -110,10 +110,27 @@ static struct admin_request *request_new(struct admin *admin, struct MHD_Connect
 
 	request->admin = admin;
 	request->connection = connection;
+	pthread_mutex_init(&request->lock, NULL);
+	pthread_cond_init(&request->answered, NULL);
 	arena_init(&request->arena);
 	request->method = arena_strdup(&request->arena, method);
 	request->path = arena_strdup(&request->arena, path);
 	return request;
+}
+
+/* Lends the request to the admin loop until it is answered. */
+static void http_wait(struct admin_request *request)
+{
+	struct admin *admin = request->admin;
+
+	__atomic_add_fetch(&admin->waiting, 1, __ATOMIC_ACQ_REL);
+	request->post.run = admin_request_run;
+	loop_post(admin->loop, &request->post);
+	pthread_mutex_lock(&request->lock);
+	while (!request->status)
+		pthread_cond_wait(&request->answered, &request->lock);
+	pthread_mutex_unlock(&request->lock);
+	__atomic_sub_fetch(&admin->waiting, 1, __ATOMIC_ACQ_REL);
 }
 
 static enum MHD_Result on_request(void *user, struct MHD_Connection *connection, const char *url,
@@ -127,19 +144,14 @@ static enum MHD_Result on_request(void *user, struct MHD_Connection *connection,
 		*state = request_new(admin, connection, method, url);
 		return MHD_YES;
 	}
-	if (request->status)
-		return http_write(request);
 	if (*upload_size) {
 		*upload_size = 0;
 		return MHD_YES;
 	}
 	if (__atomic_load_n(&admin->stopping, __ATOMIC_ACQUIRE))
 		return MHD_NO;
-	__atomic_add_fetch(&admin->suspended, 1, __ATOMIC_ACQ_REL);
-	MHD_suspend_connection(connection);
-	request->post.run = admin_request_run;
-	loop_post(admin->loop, &request->post);
-	return MHD_YES;
+	http_wait(request);
+	return http_write(request);
 }
 
 static void on_completed(void *user UNUSED, struct MHD_Connection *connection UNUSED, void **state,
@@ -150,6 +162,8 @@ static void on_completed(void *user UNUSED, struct MHD_Connection *connection UN
 	*state = NULL;
 	if (!request)
 		return;
+	pthread_cond_destroy(&request->answered);
+	pthread_mutex_destroy(&request->lock);
 	buf_done(&request->body);
 	arena_done(&request->arena);
 	free(request);
@@ -176,7 +190,7 @@ static void on_library_log(void *user UNUSED, const char *fmt, va_list ap)
 struct MHD_Daemon *admin_http_start(struct admin *admin, int listener)
 {
 	return MHD_start_daemon(
-		MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_AUTO | MHD_ALLOW_SUSPEND_RESUME |
+		MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_AUTO | MHD_USE_THREAD_PER_CONNECTION |
 			MHD_USE_ERROR_LOG,
 		0, NULL, NULL, on_request, admin, MHD_OPTION_EXTERNAL_LOGGER, on_library_log, NULL,
 		MHD_OPTION_LISTEN_SOCKET, listener, MHD_OPTION_NOTIFY_COMPLETED, on_completed, NULL,

@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Inside the admin listener. The HTTP library has a thread of its own that reads requests and writes answers; between the two a
- * request is suspended there and belongs to the admin loop, on which everything else here runs:
+ * Inside the admin listener. The HTTP library has a thread for each connection that reads requests and writes answers;
+ * between the two a request is lent to the admin loop, on which everything else here runs:
  *
- *	library's thread         admin loop                            store
- *	READ ──── suspend ─────► route, check key and parameters
- *	                           │ ├── answer at once ──┐
+ *	connection's thread      admin loop                            store
+ *	READ ───── post ───────► route, check key and parameters
+ *	  wait                     │ ├── answer at once ──┐
  *	                           │ └── ask ─────────────┼──────────► query
  *	                           │   ◄──────────────────┼───────────┘
- *	WRITE ◄── resume ──────────┴── answer ◄───────────┘
+ *	WRITE ◄─── signal ─────────┴── answer ◄───────────┘
  */
 #ifndef SUTRA_ADMIN_INTERNAL_H
 #define SUTRA_ADMIN_INTERNAL_H
 
 #include <microhttpd.h>
+#include <pthread.h>
 
 #include "admin/admin.h"
 #include "base/loop.h"
@@ -27,8 +28,8 @@ struct admin {
 	bool no_auth;
 	struct view *view; /* the loop's, as is the next; NULL before admin_loaded */
 	const struct activation *activation;
-	uint32_t suspended; /* atomic: requests that the loop has */
-	bool stopping;      /* atomic */
+	uint32_t waiting; /* atomic: requests that the loop has */
+	bool stopping;    /* atomic */
 };
 
 struct admin_request;
@@ -56,6 +57,8 @@ struct admin_request {
 	struct str id; /* out of the path */
 
 	/* The answer. */
+	pthread_mutex_t lock; /* leaf; guards `status` */
+	pthread_cond_t answered;
 	unsigned status; /* 0: none yet */
 	const char *content_type;
 	const char *allow, *authenticate; /* header lines, or NULL */
@@ -75,7 +78,7 @@ struct admin_request {
 /* http.c */
 /* Serves an open socket, which it closes in the end; NULL: it cannot. */
 struct MHD_Daemon *admin_http_start(struct admin *admin, int listener);
-/* The answer is complete; the request is the library's again. */
+/* The answer is complete; the request is its connection's again. */
 void admin_answer(struct admin_request *request, unsigned status, const char *content_type);
 void admin_answer_json(struct admin_request *request);
 /* A problem document (RFC 9457). `attribute` may be NULL. */
@@ -85,7 +88,7 @@ void admin_not_found(struct admin_request *request);
 /* A parameter of the query string, or STR_NONE. */
 struct str admin_parameter(struct admin_request *request, const char *name);
 
-/* admin.c: runs a request that has just been suspended. */
+/* admin.c: runs a request that a connection has lent. */
 void admin_request_run(struct task *post);
 
 /* ask.c */

@@ -366,6 +366,7 @@ static Suite *activation_suite(void)
 	TCase *tcase = tcase_create("activation");
 
 	tcase_add_checked_fixture(tcase, setup, teardown);
+	tcase_set_timeout(tcase, 60);
 	TEST_ADD_ALL(tcase, no_folder, empty_folder, packages, archive, broken_ones_are_listed,
 		     two_of_one_module, two_of_one_module_from_the_start,
 		     view_conflict_fails_the_later, superseded_drains_while_pinned,

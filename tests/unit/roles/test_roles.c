@@ -314,6 +314,7 @@ static Suite *roles_suite(void)
 	TCase *tcase = tcase_create("roles");
 
 	tcase_add_checked_fixture(tcase, setup, teardown);
+	tcase_set_timeout(tcase, 60);
 	TEST_ADD_ALL(tcase, leads_at_once, never_started, one_leads_and_the_next_takes_over,
 		     a_leader_without_database_stops_in_time, silent_claims_are_cleared,
 		     fresh_claims_stay, only_finished_instances_expire, what_is_young_stays);
