@@ -517,8 +517,10 @@ static void turn_commit(struct turn *turn)
 	turn->ask.commit.base = (struct store_request){
 		.reply_to = turn->lane->executor->loop, .done.run = turn_committed, .arena = &turn->arena};
 	turn->stage_began_us = loop_now_us(turn->lane->executor->loop);
-	if (turn->parcel)
+	if (turn->parcel) {
 		turn->parcel->stamped_us = turn->stage_began_us;
+		outbox_announce(turn->lane->set->outbox, turn->parcel);
+	}
 	store_commit(turn->lane->set->store, &turn->ask.commit);
 }
 

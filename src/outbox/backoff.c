@@ -5,6 +5,8 @@
  * row is poisoned: kept with its last error, never sent again by itself, and no longer in the way of its group. A required one
  * also writes a dead letter.
  */
+#include <stdio.h>
+
 #include "base/log.h"
 #include "base/time.h"
 #include "outbox/internal.h"
@@ -41,8 +43,6 @@ static void outbox_fail_done(struct task *task)
 			outbox_entry_free(entry);
 	}
 	outbox_query_end(query);
-	if (outbox->stopping)
-		outbox_release_all(outbox);
 	if (ok)
 		outbox_fail_more(outbox);
 }
@@ -53,9 +53,9 @@ static struct str backoff_diagnostic(struct outbox_query *query, const struct ou
 	struct str text;
 
 	buf_add_text(&json, "{\"code\":");
-	buf_add_json(&json, str_of(code_text(entry->failure.code)));
+	buf_add_json(&json, str_of(code_text(entry->failure_code)));
 	buf_add_text(&json, ",\"detail\":");
-	buf_add_json(&json, str_of(entry->failure.text));
+	buf_add_json(&json, str_of(entry->failure_text));
 	buf_printf(&json, ",\"attempt\":%lld}", (long long)entry->row.attempt_count);
 	text = arena_str(&query->arena, buf_str(&json));
 	buf_done(&json);
@@ -117,7 +117,7 @@ static struct column *backoff_dead_letters(struct outbox_query *query, struct ou
 		strs[4][n] = entries[i]->publication.message_id;
 		strs[5][n] = STR("outbox");
 		strs[7][n] = str_of(code_text(CODE_OUTBOUND_DELIVERY_ATTEMPTS_EXHAUSTED));
-		strs[8][n] = arena_str(arena, str_of(entries[i]->failure.text));
+		strs[8][n] = arena_str(arena, str_of(entries[i]->failure_text));
 		strs[10][n] = row->record_key;
 		strs[11][n] = row->headers;
 		strs[12][n] = row->content_type;
@@ -154,14 +154,10 @@ void outbox_fail_more(struct outbox *outbox)
 
 static void backoff_poison(struct outbox_entry *entry)
 {
-	struct outbox *outbox = entry->outbox;
-	struct outbox_group *group = entry->group;
-
 	entry->poisoned = true;
-	stat_add(outbox->stats.poisoned, 1);
+	stat_add(entry->outbox->stats.poisoned, 1);
 	entry->group = NULL;
 	list_remove(&entry->group_link);
-	outbox_group_next(group, outbox);
 }
 
 void outbox_failed(struct outbox_entry *entry, enum code code, const char *text)
@@ -178,7 +174,8 @@ void outbox_failed(struct outbox_entry *entry, enum code code, const char *text)
 
 	entry->state = ENTRY_BACKOFF;
 	entry->row.attempt_count++;
-	error_set(&entry->failure, RESULT_AGAIN, code, "%s", text);
+	entry->failure_code = code;
+	snprintf(entry->failure_text, sizeof(entry->failure_text), "%s", text);
 	stat_add(outbox->stats.failed, 1);
 	if (code == CODE_OUTBOUND_UNROUTABLE)
 		stat_add(outbox->stats.unroutable, 1);

@@ -26,14 +26,12 @@ static void outbox_deleted(struct task *task)
 		list_for_each(&query->entries, pos, tmp)
 			outbox_entry_free(list_entry(pos, struct outbox_entry, batch_link));
 	} else {
-		/* The database is away: the rows are confirmed all the same, and are deleted when it is back. */
+		/* The database is away: the rows are confirmed all the same. The tick tries again. */
 		list_splice(&outbox->deleting, &query->entries);
 	}
 	outbox_query_end(query);
 	if (ok)
 		outbox_delete_more(outbox);
-	else
-		loop_timer_start(&outbox->tick, outbox->settings.tick_ms * US_PER_MS);
 }
 
 /* The groups of these entries that have nothing left in memory: (tenant, instance, channel), OWNER. */
@@ -58,7 +56,7 @@ static struct column *outbox_next_columns(struct outbox_query *query, struct out
 		instances[n] = row->instance;
 		channels[n++] = row->channel;
 	}
-	*owner = str_of(query->outbox->settings.owner);
+	*owner = str_of(query->outbox->scan_owner);
 	columns[0] = (struct column){.type = COLUMN_TEXT, .count = n, .strs = tenants};
 	columns[1] = (struct column){.type = COLUMN_ID, .count = n, .ids = instances};
 	columns[2] = (struct column){.type = COLUMN_TEXT, .count = n, .strs = channels};

@@ -3,54 +3,63 @@
  * Inside the outbox: entries, groups, and what the files of this folder call of each other. Everything runs on the
  * outbox's loop.
  *
- *	            head of its group               confirmed
- *	QUEUED ──────────────────────► SENT ───────────────────► DELETING ──► gone
- *	   ▲                            │
- *	   │ backoff over               │ failed: attempt + 1
- *	   └─────── BACKOFF ◄───────────┘ (past the ceiling: poisoned, gone from memory, the row stays)
- *	from any state: the stamp is lost or given back ──► gone from memory, the row is another scan's
+ *	announced                          head of its group         confirmed
+ *	COMMITTING ─────────────► QUEUED ──────────────────► SENT ─────────────► DELETING ──► gone
+ *	   │ not committed,          ▲                        │
+ *	   │ not claimed             │ backoff over           │ failed: attempt + 1
+ *	   ▼                         └──────── BACKOFF ◄──────┘ (past the ceiling: poisoned, gone from memory, the row stays)
+ *	  gone
+ *	from QUEUED and BACKOFF, and from SENT when it was not confirmed: GIVING_BACK ──► gone, the row is another scan's
+ *
+ * When one row of a group is given back, or has lost its stamp, every later one is given back too, also those that are still
+ * committing: whoever takes the first must be able to send it before the others.
  */
 #ifndef SUTRA_OUTBOX_INTERNAL_H
 #define SUTRA_OUTBOX_INTERNAL_H
 
-#include "base/histogram.h"
 #include "base/list.h"
 #include "base/map.h"
 #include "outbox/outbox.h"
 
 enum entry_state {
+	ENTRY_COMMITTING, /* its commit is under way */
 	ENTRY_QUEUED,
 	ENTRY_SENT,
 	ENTRY_BACKOFF,
 	ENTRY_DELETING, /* confirmed; its delete is waiting or under way */
+	ENTRY_GIVING_BACK, /* out of its group; its release is waiting or under way */
 };
 
 /* Rows in one group, in commit order: only the head is ever sent. */
 struct outbox_group {
 	struct list entries;
 	struct str key; /* owned */
-	/* Rows of it were given back: until then a step may still commit rows as claimed that come after them. */
-	int64_t released_until_us;
+	/* Entries with give_back. Until they are gone a step may still commit later rows as claimed by us: those go the same way. */
+	uint32_t giving_back;
 };
 
 struct outbox_entry {
 	struct outbox *outbox;
 	enum entry_state state;
 	struct outbox_row row; /* slices into the parcel */
-	struct outbox_parcel *parcel;
-	struct outbox_group *group;
+	const char *owner;     /* whose stamp it has: the steps' or the scan's */
+	struct outbox_parcel *parcel; /* holds the entry too */
+	struct outbox_group *group; /* NULL: confirmed or poisoned */
 	struct list group_link; /* in the group */
 	struct list all_link;	/* in outbox.entries */
-	struct list batch_link; /* in outbox.deleting or outbox.failing */
+	struct list batch_link; /* in outbox.deleting, failing or giving_back, or in the query that writes it */
 	struct publication publication;
+	struct publisher *publisher; /* SENT: who has the publication */
 	struct loop_timer retry;
 	int64_t stamped_us; /* monotonic: before the stamp, or its last renewal, was asked for */
 	int64_t sent_us;
-	bool lost; /* its stamp is gone: forget it as soon as the publisher answers */
+	bool lost; /* its stamp is gone: given back as soon as the publisher answers */
+	bool give_back; /* counted in group.giving_back */
 	bool last_of_group; /* when it was confirmed nothing of its group was left in memory */
 	bool poisoned;
 	bool failing; /* stands in outbox.failing, or in the query that writes it */
-	struct error failure;
+	enum code failure_code;
+	char failure_text[160];
 	int64_t delay_ms;
 };
 
@@ -71,6 +80,11 @@ struct outbox {
 	struct loop *loop;
 	struct store *store;
 	struct outbox_settings settings;
+	/*
+	 * The stamp of rows that scans claim. Another than the steps', so that a step never commits a row as claimed behind one
+	 * that was scanned: a scan whose answer was lost has stamped rows that nobody here knows of.
+	 */
+	char scan_owner[128];
 	outbox_route_fn *route;
 	void *user;
 	struct view *view;
@@ -87,20 +101,23 @@ struct outbox {
 	char sweep_channel[600];
 	int64_t swept_us, counted_us;
 	bool scan_again;
-	bool stopping, draining;
+	bool stopping;
 	bool idle; /* atomic: nothing is in memory and no query is under way */
 	struct outbox_stats stats; /* written on the loop, read with atomic loads */
 };
 
 /* outbox.c */
+/* A row that was claimed by a scan; takes the parcel. */
 void outbox_row_take(struct outbox *outbox, struct outbox_parcel *parcel, const struct outbox_row *row,
 		     int64_t stamped_us);
-void outbox_parcel_ref(struct outbox_parcel *parcel);
 /* Out of memory and out of its group; the next of the group goes on. */
 void outbox_entry_free(struct outbox_entry *entry);
+/* From QUEUED or BACKOFF. The next of the group does not go on: they all are to be given back. */
+void outbox_entry_give_back(struct outbox_entry *entry);
+/* Every entry of the group but one that is SENT. */
+void outbox_group_give_back(struct outbox *outbox, struct outbox_group *group);
 void outbox_check_idle(struct outbox *outbox);
 void outbox_group_drop_if_empty(struct outbox *outbox, struct outbox_group *group);
-void outbox_forget_released(struct outbox *outbox);
 /* Whether this replica may still publish under the entry's stamp. */
 bool outbox_stamp_is_good(const struct outbox_entry *entry);
 /* Prepares a query: empties it and marks it busy. */
@@ -112,23 +129,27 @@ void outbox_query_end(struct outbox_query *query);
 /* Sets up call `index` on this statement. */
 void outbox_query_call(struct outbox_query *query, uint32_t index, enum statement_id statement,
 		       const struct column *params);
-/* The five key columns (tenant, instance, channel, version, ordinal) of a list of entries linked by batch_link, sorted by key,
- * then OWNER; returns the columns (6, room for `extra` more before OWNER), sets query tenants. */
+/* The five key columns (tenant, instance, channel, version, ordinal) of entries of one owner, sorted by key, then OWNER; returns
+ * the columns (6, room for `extra` more before OWNER), sets query tenants. Texts are copied: entries may end meanwhile. */
 struct column *outbox_key_columns(struct outbox_query *query, struct outbox_entry *const *entries, uint32_t count,
 				  uint32_t extra);
 int outbox_key_compare(const void *left, const void *right);
+/* Moves the first of `batch`, and at most `most` in all of its owner, into the query; returns them sorted by key. */
 struct outbox_entry **outbox_sorted(struct outbox_query *query, struct list *batch, uint32_t most, uint32_t *count);
 void outbox_query_tenants(struct outbox_query *query, const struct str *tenants, uint32_t count);
 
 /* publish.c */
-void outbox_publish(struct outbox_entry *entry);
+/* Sends the head of the group if it can be sent. The last thing done with a group: it may be gone afterwards. */
 void outbox_group_next(struct outbox_group *group, struct outbox *outbox);
+/* Takes what is on its way back from the publishers; their answers follow. */
+void outbox_purge(struct outbox *outbox, bool only_stale);
 
 /* confirm.c */
 void outbox_confirmed(struct outbox_entry *entry);
 void outbox_delete_more(struct outbox *outbox);
 
 /* backoff.c */
+/* Puts the entry into BACKOFF, or out of its group. The caller lets the group go on. */
 void outbox_failed(struct outbox_entry *entry, enum code code, const char *text);
 void outbox_fail_more(struct outbox *outbox);
 
@@ -137,9 +158,7 @@ void outbox_tick(struct loop_timer *timer);
 void outbox_renew(struct loop_timer *timer);
 /* Rows of a scan or a claim-next, as the statement returned them. */
 void outbox_rows_take(struct outbox *outbox, const struct rows *rows, int64_t stamped_us);
-/* Gives the stamps of every entry that is not sent back. */
-void outbox_release_all(struct outbox *outbox);
-void outbox_release(struct outbox *outbox, struct list *entries);
+void outbox_release_more(struct outbox *outbox);
 
 #define stat_add(field, n) __atomic_add_fetch(&(field), (n), __ATOMIC_RELAXED)
 #define stat_set(field, v) __atomic_store_n(&(field), (v), __ATOMIC_RELAXED)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Stage outbox: the owner of every row that this replica has claimed, from the commit (or a scan) to the deletion of the
- * confirmed row. One loop; the files are publish.c, confirm.c, backoff.c and scan.c, in the order of a row's life.
+ * Stage outbox: the owner of every row that this replica has claimed, from before the commit (or from a scan) to the deletion
+ * of the confirmed row. One loop; the files are publish.c, confirm.c, backoff.c and scan.c, in the order of a row's life.
  *
  * What must hold (G6): a row is sent only after its commit, in commit order within its group (instance, channel), always under
  * the same key, and removed only after the broker confirmed it.
@@ -11,8 +11,12 @@
  * on the first failure. A failing head stays ours, with its later rows behind it, and is tried again from memory; the
  * database learns of each attempt.
  *
- * Rows past the window are given back. A step that read the group before that may still commit a later row as claimed by us; the
- * group remembers for one claim timeout that rows of it were given back, and gives such rows back too.
+ * The two agree because a row stands in its group before its commit is sent. The answers of two steps of one instance may
+ * come in any order (they may have run on two executors, and the first may be in doubt), but the second was not begun before
+ * the first had committed, so the first was announced before. Tasks of a loop run in the order in which they were posted.
+ *
+ * Rows past the window are given back. A step that read the group before that may still commit a later row as claimed by us; it
+ * has been announced by the time the release is done, and is given back too.
  */
 #include "base/alloc.h"
 #include "base/time.h"
@@ -27,20 +31,12 @@ struct outbox_parcel *outbox_parcel_new(void)
 	return parcel;
 }
 
-void outbox_parcel_free(struct outbox_parcel **parcel)
+static void outbox_parcel_unref(struct outbox_parcel *parcel)
 {
-	if (!*parcel)
+	if (--parcel->refs)
 		return;
-	if (--(*parcel)->refs == 0) {
-		arena_done(&(*parcel)->arena);
-		free(*parcel);
-	}
-	*parcel = NULL;
-}
-
-void outbox_parcel_ref(struct outbox_parcel *parcel)
-{
-	parcel->refs++;
+	arena_done(&parcel->arena);
+	free(parcel);
 }
 
 /* --- groups and entries --- */
@@ -72,25 +68,24 @@ static void outbox_group_free(struct outbox *outbox, struct outbox_group *group)
 
 void outbox_group_drop_if_empty(struct outbox *outbox, struct outbox_group *group)
 {
-	if (list_is_empty(&group->entries) && !group->released_until_us)
+	if (list_is_empty(&group->entries) && !group->giving_back)
 		outbox_group_free(outbox, group);
 }
 
-/* The memory of groups that rows were given back of ends one claim timeout later. */
-void outbox_forget_released(struct outbox *outbox)
+/* Nearly always at the end. A scanned row may come before steps' rows that are still committing, never before one that is sent. */
+static void outbox_group_insert(struct outbox_group *group, struct outbox_entry *entry)
 {
-	int64_t now_us = loop_now_us(outbox->loop);
-	struct map_entry *next;
+	struct list *at = &group->entries;
 
-	for (struct map_entry *e = map_first(&outbox->groups); e; e = next) {
-		struct outbox_group *group = e->value;
+	while (at->prev != &group->entries) {
+		const struct outbox_entry *before = list_entry(at->prev, struct outbox_entry, group_link);
 
-		next = map_next(&outbox->groups, e);
-		if (group->released_until_us && group->released_until_us <= now_us) {
-			group->released_until_us = 0;
-			outbox_group_drop_if_empty(outbox, group);
-		}
+		if (before->state == ENTRY_SENT || before->row.version < entry->row.version ||
+		    (before->row.version == entry->row.version && before->row.ordinal < entry->row.ordinal))
+			break;
+		at = at->prev;
 	}
+	list_insert_before(at, &entry->group_link);
 }
 
 static void outbox_retry_over(struct loop_timer *timer)
@@ -101,24 +96,19 @@ static void outbox_retry_over(struct loop_timer *timer)
 	outbox_group_next(entry->group, entry->outbox);
 }
 
-static struct outbox_entry *outbox_entry_new(struct outbox *outbox, struct outbox_parcel *parcel,
-					     const struct outbox_row *row, int64_t stamped_us)
+/* Joins an entry whose row, parcel and owner are set. */
+static void outbox_entry_join(struct outbox *outbox, struct outbox_entry *entry)
 {
-	struct outbox_entry *entry = mem_zalloc(sizeof(*entry));
-
 	entry->outbox = outbox;
-	entry->row = *row;
-	entry->parcel = parcel;
-	entry->stamped_us = stamped_us;
-	outbox_parcel_ref(parcel);
+	entry->parcel->refs++;
 	loop_timer_init(&entry->retry, outbox->loop, outbox_retry_over);
-	entry->group = outbox_group_get(outbox, row);
-	list_push(&entry->group->entries, &entry->group_link);
+	entry->group = outbox_group_get(outbox, &entry->row);
+	outbox_group_insert(entry->group, entry);
 	list_push(&outbox->entries, &entry->all_link);
 	map_put(&outbox->by_id, id_str(&entry->row.id), entry);
 	outbox->entry_count++;
 	stat_set(outbox->stats.rows_in_memory, outbox->entry_count);
-	return entry;
+	__atomic_store_n(&outbox->idle, false, __ATOMIC_RELEASE);
 }
 
 void outbox_entry_free(struct outbox_entry *entry)
@@ -129,13 +119,14 @@ void outbox_entry_free(struct outbox_entry *entry)
 	loop_timer_stop(&entry->retry);
 	list_remove(&entry->batch_link);
 	list_remove(&entry->all_link);
+	list_remove(&entry->group_link);
 	if (map_get(&outbox->by_id, id_str(&entry->row.id)) == entry)
 		map_remove(&outbox->by_id, id_str(&entry->row.id));
 	outbox->entry_count--;
 	stat_set(outbox->stats.rows_in_memory, outbox->entry_count);
-	list_remove(&entry->group_link);
-	outbox_parcel_free(&entry->parcel);
-	free(entry);
+	if (entry->give_back)
+		group->giving_back--;
+	outbox_parcel_unref(entry->parcel); /* the entry is in its arena */
 	if (group)
 		outbox_group_next(group, outbox);
 	outbox_check_idle(outbox);
@@ -148,63 +139,162 @@ bool outbox_stamp_is_good(const struct outbox_entry *entry)
 	return loop_now_us(outbox->loop) < entry->stamped_us + outbox->settings.claim_timeout_ms * US_PER_MS / 2;
 }
 
-void outbox_row_take(struct outbox *outbox, struct outbox_parcel *parcel, const struct outbox_row *row,
-		     int64_t stamped_us)
-{
-	struct outbox_entry *entry = outbox_entry_new(outbox, parcel, row, stamped_us);
+/* --- giving back --- */
 
-	__atomic_store_n(&outbox->idle, false, __ATOMIC_RELEASE);
-	outbox_group_next(entry->group, outbox);
+static void outbox_entry_mark_give_back(struct outbox_entry *entry)
+{
+	if (entry->give_back)
+		return;
+	entry->give_back = true;
+	entry->group->giving_back++;
+}
+
+void outbox_entry_give_back(struct outbox_entry *entry)
+{
+	assert(entry->state == ENTRY_QUEUED || entry->state == ENTRY_BACKOFF);
+	outbox_entry_mark_give_back(entry);
+	loop_timer_stop(&entry->retry);
+	list_remove(&entry->group_link);
+	list_remove(&entry->batch_link);
+	entry->failing = false;
+	entry->state = ENTRY_GIVING_BACK;
+	list_push(&entry->outbox->giving_back, &entry->batch_link);
+	outbox_release_more(entry->outbox);
+}
+
+void outbox_group_give_back(struct outbox *outbox UNUSED, struct outbox_group *group)
+{
+	list_for_each(&group->entries, pos, tmp) {
+		struct outbox_entry *entry = list_entry(pos, struct outbox_entry, group_link);
+
+		if (entry->state == ENTRY_COMMITTING)
+			outbox_entry_mark_give_back(entry);
+		else if (entry->state != ENTRY_SENT)
+			outbox_entry_give_back(entry);
+	}
 }
 
 /* --- rows of a step --- */
 
-static bool outbox_must_give_back(struct outbox *outbox, const struct outbox_row *row)
+static void outbox_announced(struct task *post)
 {
-	struct outbox_group *group;
-	bool full = outbox->entry_count >= outbox->settings.window_max_rows;
+	struct outbox_parcel *parcel = container_of(post, struct outbox_parcel, announce);
+	struct outbox *outbox = parcel->outbox;
 
-	if (outbox->stopping || full) {
-		group = outbox_group_get(outbox, row);
-		group->released_until_us =
-			loop_now_us(outbox->loop) + outbox->settings.claim_timeout_ms * US_PER_MS;
-		return true;
+	for (uint32_t i = 0; i < parcel->count; i++) {
+		struct outbox_entry *entry = &parcel->entries[i];
+		bool full = outbox->entry_count >= outbox->settings.window_max_rows;
+
+		outbox_entry_join(outbox, entry);
+		if (full || outbox->stopping || entry->group->giving_back)
+			outbox_entry_mark_give_back(entry);
 	}
-	group = outbox_group_get(outbox, row);
-	return group->released_until_us != 0;
+}
+
+void outbox_announce(struct outbox *outbox, struct outbox_parcel *parcel)
+{
+	parcel->entries = arena_zalloc(&parcel->arena, (parcel->count + 1) * sizeof(*parcel->entries));
+	for (uint32_t i = 0; i < parcel->count; i++) {
+		struct outbox_entry *entry = &parcel->entries[i];
+
+		entry->state = ENTRY_COMMITTING;
+		entry->row = parcel->rows[i];
+		entry->parcel = parcel;
+		entry->owner = outbox->settings.owner;
+		entry->stamped_us = parcel->stamped_us;
+	}
+	parcel->outbox = outbox;
+	parcel->announce.run = outbox_announced;
+	loop_post(outbox->loop, &parcel->announce);
+}
+
+static void outbox_entry_committed(struct outbox_entry *entry)
+{
+	struct outbox *outbox = entry->outbox;
+
+	stat_add(outbox->stats.submitted, 1);
+	entry->state = ENTRY_QUEUED;
+	if (entry->give_back)
+		outbox_entry_give_back(entry);
+	else
+		outbox_group_next(entry->group, outbox);
 }
 
 static void outbox_submitted(struct task *post)
 {
 	struct outbox_parcel *parcel = container_of(post, struct outbox_parcel, post);
 	struct outbox *outbox = parcel->outbox;
-	struct list back;
 
-	list_init(&back);
 	for (uint32_t i = 0; i < parcel->count; i++) {
-		const struct outbox_row *row = &parcel->rows[i];
+		struct outbox_entry *entry = &parcel->entries[i];
+		/* The commit may have been in doubt for so long that a scan of ours has claimed the row meanwhile. */
+		bool ours = parcel->rows[i].claimed || entry->owner == outbox->scan_owner;
 
-		if (!row->claimed)
-			continue;
-		stat_add(outbox->stats.submitted, 1);
-		if (outbox_must_give_back(outbox, row)) {
-			struct outbox_entry *entry = outbox_entry_new(outbox, parcel, row, parcel->stamped_us);
-
-			list_push(&back, &entry->batch_link);
-		} else {
-			outbox_row_take(outbox, parcel, row, parcel->stamped_us);
-		}
+		if (parcel->committed && ours)
+			outbox_entry_committed(entry);
+		else
+			outbox_entry_free(entry);
 	}
-	if (!list_is_empty(&back))
-		outbox_release(outbox, &back);
-	outbox_parcel_free(&parcel);
+	outbox_parcel_unref(parcel);
 }
 
-void outbox_submit(struct outbox *outbox, struct outbox_parcel *parcel)
+static void outbox_parcel_end(struct outbox_parcel *parcel, bool committed)
 {
-	parcel->outbox = outbox;
+	parcel->committed = committed;
 	parcel->post.run = outbox_submitted;
-	loop_post(outbox->loop, &parcel->post);
+	loop_post(parcel->outbox->loop, &parcel->post);
+}
+
+void outbox_submit(struct outbox *outbox UNUSED, struct outbox_parcel *parcel)
+{
+	assert(parcel->outbox == outbox);
+	outbox_parcel_end(parcel, true);
+}
+
+void outbox_parcel_free(struct outbox_parcel **parcel)
+{
+	if (!*parcel)
+		return;
+	if ((*parcel)->outbox)
+		outbox_parcel_end(*parcel, false);
+	else
+		outbox_parcel_unref(*parcel);
+	*parcel = NULL;
+}
+
+/* --- rows of a scan --- */
+
+/* A row of ours that lost its stamp and was claimed anew by our own scan. */
+static bool outbox_row_adopt(struct outbox *outbox, const struct outbox_row *row, int64_t stamped_us)
+{
+	struct outbox_entry *entry = map_get(&outbox->by_id, id_str(&row->id));
+
+	if (!entry || entry->state == ENTRY_GIVING_BACK)
+		return false;
+	entry->owner = outbox->scan_owner;
+	entry->stamped_us = stamped_us;
+	entry->lost = false;
+	return true;
+}
+
+void outbox_row_take(struct outbox *outbox, struct outbox_parcel *parcel, const struct outbox_row *row,
+		     int64_t stamped_us)
+{
+	if (!outbox_row_adopt(outbox, row, stamped_us)) {
+		struct outbox_entry *entry = arena_zalloc(&parcel->arena, sizeof(*entry));
+
+		entry->state = ENTRY_QUEUED;
+		entry->row = *row;
+		entry->parcel = parcel;
+		entry->owner = outbox->scan_owner;
+		entry->stamped_us = stamped_us;
+		outbox_entry_join(outbox, entry);
+		if (outbox->stopping)
+			outbox_entry_give_back(entry);
+		else
+			outbox_group_next(entry->group, outbox);
+	}
+	outbox_parcel_unref(parcel);
 }
 
 /* --- views --- */
@@ -309,9 +399,13 @@ struct outbox_entry **outbox_sorted(struct outbox_query *query, struct list *bat
 
 	*count = 0;
 	list_for_each(batch, pos, tmp) {
+		struct outbox_entry *entry = list_entry(pos, struct outbox_entry, batch_link);
+
 		if (*count == most)
 			break;
-		entries[*count] = list_entry(pos, struct outbox_entry, batch_link);
+		if (*count && entry->owner != entries[0]->owner)
+			continue;
+		entries[*count] = entry;
 		list_remove(pos);
 		list_push(&query->entries, pos);
 		(*count)++;
@@ -335,13 +429,13 @@ struct column *outbox_key_columns(struct outbox_query *query, struct outbox_entr
 	for (uint32_t i = 0; i < count; i++) {
 		const struct outbox_row *row = &entries[i]->row;
 
-		tenants[i] = row->tenant;
+		tenants[i] = arena_str(arena, row->tenant);
 		instances[i] = row->instance;
-		channels[i] = row->channel;
+		channels[i] = arena_str(arena, row->channel);
 		versions[i] = row->version;
 		ordinals[i] = row->ordinal;
 	}
-	*owner = str_of(query->outbox->settings.owner);
+	*owner = str_of(entries[0]->owner);
 	columns[0] = (struct column){.type = COLUMN_TEXT, .count = count, .strs = tenants};
 	columns[1] = (struct column){.type = COLUMN_ID, .count = count, .ids = instances};
 	columns[2] = (struct column){.type = COLUMN_TEXT, .count = count, .strs = channels};
@@ -379,6 +473,7 @@ struct outbox *outbox_new(struct runtime *runtime, struct store *store, const st
 	outbox->loop = loop_start(runtime, "outbox");
 	outbox->store = store;
 	outbox->settings = *settings;
+	snprintf(outbox->scan_owner, sizeof(outbox->scan_owner), "%.100s/scan", settings->owner);
 	outbox->route = route;
 	outbox->user = user;
 	outbox->idle = true;
@@ -422,21 +517,23 @@ void outbox_check_idle(struct outbox *outbox)
 static void outbox_stop_call(void *arg)
 {
 	struct outbox *outbox = arg;
+	struct map_entry *next;
 
 	outbox->stopping = true;
-	loop_timer_stop(&outbox->tick);
-	outbox_release_all(outbox);
+	for (struct map_entry *e = map_first(&outbox->groups); e; e = next) {
+		next = map_next(&outbox->groups, e);
+		outbox_group_give_back(outbox, e->value);
+	}
 	outbox_check_idle(outbox);
 }
 
-/* Time is up: what the broker has not confirmed by now is unknown. Its stamps are given back, so that somebody sends it. */
+/*
+ * Time is up: what can be taken back from the publishers is, and its stamps are given back as their answers come. A row whose
+ * answer does not come keeps its stamp, since it may yet be sent; a scan takes it when the stamp is stale.
+ */
 static void outbox_abandon_call(void *arg)
 {
-	struct outbox *outbox = arg;
-
-	outbox->draining = true;
-	outbox_release_all(outbox);
-	outbox_check_idle(outbox);
+	outbox_purge(arg, false);
 }
 
 static bool outbox_is_idle(void *arg)
@@ -470,8 +567,8 @@ void outbox_free(struct outbox **outbox)
 	list_for_each(&o->entries, pos, tmp) {
 		struct outbox_entry *entry = list_entry(pos, struct outbox_entry, all_link);
 
-		outbox_parcel_free(&entry->parcel);
-		free(entry);
+		list_remove(&entry->all_link);
+		outbox_parcel_unref(entry->parcel);
 	}
 	for (struct map_entry *e = map_first(&o->groups); e; e = next) {
 		struct outbox_group *group = e->value;

@@ -5,7 +5,7 @@
  * in batches, retries with backoff, poisons at the ceiling, renews its stamps, and scans for rows of others.
  *
  * Life cycle: outbox_new, outbox_start; outbox_stop (finishes or gives back every row), outbox_free.
- * Threads: outbox_submit and outbox_view from any loop; the rest from main.
+ * Threads: outbox_announce, outbox_submit and outbox_view from any loop; the rest from main.
  */
 #ifndef SUTRA_OUTBOX_OUTBOX_H
 #define SUTRA_OUTBOX_OUTBOX_H
@@ -17,23 +17,31 @@
 #include "transports/transport.h"
 
 struct outbox;
+struct outbox_entry;
 
-/* Rows of one commit, with the arena they live in. Made by a step, given away by outbox_submit. */
+/*
+ * Rows of one commit, with the arena they live in. Made by a step, announced before its commit is sent, given away by
+ * outbox_submit when it has committed, or taken back by outbox_parcel_free when it has not. The rows and the arena are not
+ * to be touched by the step once they are announced; the store alone sets `claimed`.
+ */
 struct outbox_parcel {
 	struct arena arena;
 	struct outbox_row *rows;
 	uint32_t count;
 	int64_t stamped_us; /* monotonic: before the commit that stamps the rows was asked for */
 	/* The outbox's. */
-	struct task post;
-	struct outbox *outbox;
+	struct task announce, post;
+	struct outbox *outbox; /* NULL until it is announced */
+	struct outbox_entry *entries;
+	bool committed;
 	uint32_t refs;
 };
 struct outbox_parcel *outbox_parcel_new(void);
+/* Of one that was announced: nothing of it has committed. Accepts NULL. @thread any */
 void outbox_parcel_free(struct outbox_parcel **parcel);
 
 struct outbox_settings {
-	const char *owner; /* the stamp: the replica's boot id */
+	const char *owner; /* the stamp of rows that steps commit claimed: the replica's boot id */
 	int64_t claim_timeout_ms, tick_ms, base_delay_ms, max_delay_ms;
 	int64_t max_attempts; /* 0 = for ever */
 	uint32_t window_max_rows; /* rows kept in memory; past it steps' rows are given back and scanned later */
@@ -45,7 +53,12 @@ typedef struct publisher *outbox_route_fn(void *user, struct str connection);
 struct outbox *outbox_new(struct runtime *runtime, struct store *store, const struct outbox_settings *settings,
 			  outbox_route_fn *route, void *user);
 void outbox_start(struct outbox *outbox);
-/* Takes the parcel; only rows with `claimed` are kept, the rest is the scan's. @thread any */
+/*
+ * The rows are about to be committed: they take their place in their groups now. Must come before the commit is sent: a
+ * later step of the same instance may commit, and be answered, before this one's answer is here. @thread any
+ */
+void outbox_announce(struct outbox *outbox, struct outbox_parcel *parcel);
+/* It has committed. Takes the parcel; only rows with `claimed` are kept, the rest is the scan's. @thread any */
 void outbox_submit(struct outbox *outbox, struct outbox_parcel *parcel);
 /* The view whose deployments say how a row's channel is sent. Takes a reference. @thread any */
 void outbox_view(struct outbox *outbox, struct view *view);

@@ -7,7 +7,7 @@
  * does not take, and is tried again.
  *
  * A replica that was slow must not send under a stamp that another may have cleared by now: past half of the claim timeout
- * since the stamp, or its last renewal, the row is forgotten here and is somebody's scan's.
+ * since the stamp, or its last renewal, the row and everything behind it in its group is given back.
  */
 #include <stdio.h>
 
@@ -25,7 +25,8 @@ static const struct channel *outbox_channel(const struct outbox *outbox, const s
 	return member ? deployment_channel(member->deployment, row->channel) : NULL;
 }
 
-static void outbox_fill_publication(struct outbox_entry *entry, struct str destination)
+/* What stays the same over all attempts is made once: a row may be tried for days. */
+static void outbox_fill_publication(struct outbox_entry *entry)
 {
 	struct publication *pub = &entry->publication;
 	const struct outbox_row *row = &entry->row;
@@ -34,15 +35,12 @@ static void outbox_fill_publication(struct outbox_entry *entry, struct str desti
 	char id[ID_TEXT_SIZE];
 
 	*pub = (struct publication){
-		.destination = destination,
 		.tenant = row->tenant,
 		.key = row->record_key,
 		.body = row->body,
 		.content_type = row->content_type,
 		.message_id = str_of(arena_strdup(arena, id_format(row->id, id))),
 		.correlation = value_nil(),
-		.reply_to = entry->outbox->loop,
-		.done.run = outbox_published,
 	};
 	/* Both were packed by us; if the row is damaged all the same, it goes out without them rather than never. */
 	if (row->headers.len && headers_unpack(arena, row->headers, &pub->headers, &err) != RESULT_OK)
@@ -52,7 +50,7 @@ static void outbox_fill_publication(struct outbox_entry *entry, struct str desti
 		pub->correlation = value_nil();
 }
 
-void outbox_publish(struct outbox_entry *entry)
+static void outbox_publish(struct outbox_entry *entry)
 {
 	struct outbox *outbox = entry->outbox;
 	const struct channel *channel = outbox_channel(outbox, &entry->row);
@@ -72,8 +70,14 @@ void outbox_publish(struct outbox_entry *entry)
 		outbox_failed(entry, CODE_OUTBOUND_UNROUTABLE, text);
 		return;
 	}
-	/* The text of the key and the headers are made anew for each attempt; an arena does not mind a few. */
-	outbox_fill_publication(entry, destination);
+	if (!entry->publication.message_id.ptr)
+		outbox_fill_publication(entry);
+	/* The connection may be another than at the last attempt, and so the destination. */
+	entry->publication.destination = arena_str(&entry->parcel->arena, destination);
+	entry->publication.reply_to = outbox->loop;
+	entry->publication.done.run = outbox_published;
+	entry->publication.text[0] = '\0';
+	entry->publisher = publisher;
 	entry->state = ENTRY_SENT;
 	entry->sent_us = loop_now_us(outbox->loop);
 	stat_add(outbox->stats.published, 1);
@@ -81,7 +85,6 @@ void outbox_publish(struct outbox_entry *entry)
 	publisher->ops->publish(publisher, &entry->publication);
 }
 
-/* The last thing done with a group: it may be gone afterwards. */
 void outbox_group_next(struct outbox_group *group, struct outbox *outbox)
 {
 	for (;;) {
@@ -93,22 +96,22 @@ void outbox_group_next(struct outbox_group *group, struct outbox *outbox)
 		}
 		if (head->state != ENTRY_QUEUED || outbox->stopping)
 			return;
-		if (!head->lost && outbox_stamp_is_good(head)) {
-			outbox_publish(head);
+		if (head->lost || !outbox_stamp_is_good(head)) {
+			outbox_group_give_back(outbox, group);
 			return;
 		}
-		list_remove(&head->group_link);
-		head->group = NULL;
-		outbox_entry_free(head);
+		outbox_publish(head); /* if that fails at once and for good, the next is the head */
 	}
 }
 
 static void outbox_published(struct task *done)
 {
 	struct outbox_entry *entry = container_of(done, struct outbox_entry, publication.done);
+	struct outbox_group *group = entry->group;
 	struct outbox *outbox = entry->outbox;
 
 	fault(FAULT_publish_after);
+	entry->publisher = NULL;
 	if (entry->publication.outcome == PUBLISH_CONFIRMED) {
 		stat_add(outbox->stats.confirmed, 1);
 		stat_add(outbox->stats.publish_us_total,
@@ -118,14 +121,29 @@ static void outbox_published(struct task *done)
 	}
 	if (entry->lost || outbox->stopping) {
 		entry->state = ENTRY_QUEUED;
-		if (entry->lost)
-			outbox_entry_free(entry);
-		else
-			outbox_release_all(outbox);
+		outbox_group_give_back(outbox, group);
 		return;
 	}
 	outbox_failed(entry,
 		      entry->publication.outcome == PUBLISH_UNROUTABLE ? CODE_OUTBOUND_UNROUTABLE
 								       : CODE_OUTBOUND_PUBLISH_FAILED,
 		      entry->publication.text);
+	outbox_group_next(group, outbox);
+}
+
+/* A purge takes everything back from its publisher, so it is asked once however many of its rows are stale. */
+void outbox_purge(struct outbox *outbox, bool only_stale)
+{
+	struct publisher *last = NULL;
+
+	list_for_each(&outbox->entries, pos, tmp) {
+		struct outbox_entry *entry = list_entry(pos, struct outbox_entry, all_link);
+
+		if (entry->state != ENTRY_SENT || entry->lost || (only_stale && outbox_stamp_is_good(entry)))
+			continue;
+		entry->lost = true;
+		if (entry->publisher != last)
+			entry->publisher->ops->purge(entry->publisher);
+		last = entry->publisher;
+	}
 }

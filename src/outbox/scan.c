@@ -4,9 +4,9 @@
  * may see across tenants), a load then reads those rows as their own tenants. Rows whose owner died keep its stamp until
  * the sweep finds it older than outbox.claim-timeout and clears it; the next scan takes them.
  *
- * The stamps of everything in memory are renewed together, each quarter of the timeout. A row whose stamp was not renewed was
- * cleared by somebody: it is forgotten here, and what of it is on its way to the broker may be sent once more under the same
- * key (G6). When no renewal succeeds for half of the timeout, everything unconfirmed is purged.
+ * The stamps of everything in memory are renewed together, before a quarter of the timeout is over. A row whose stamp was not
+ * renewed was cleared by somebody: its group is given up here, and what of it is on its way to the broker may be sent once more
+ * under the same key (G6). When no renewal succeeds for half of the timeout, everything unconfirmed is purged.
  *
  * With nothing to do a tick costs one index probe on an empty partial index.
  */
@@ -86,7 +86,6 @@ void outbox_rows_take(struct outbox *outbox, const struct rows *rows, int64_t st
 
 		stat_add(outbox->stats.scanned, 1);
 		outbox_row_take(outbox, parcel, &row, stamped_us);
-		outbox_parcel_free(&parcel);
 	}
 }
 
@@ -137,7 +136,7 @@ static void scan_load(struct outbox *outbox, const struct rows *keys, int64_t st
 	columns[2] = (struct column){.type = COLUMN_TEXT, .count = count, .strs = channels};
 	columns[3] = (struct column){.type = COLUMN_INT, .count = count, .ints = versions};
 	columns[4] = (struct column){.type = COLUMN_INT, .count = count, .ints = ordinals};
-	columns[5] = scalar_text(query, str_of(outbox->settings.owner));
+	columns[5] = scalar_text(query, str_of(outbox->scan_owner));
 	outbox_query_tenants(query, tenants, count);
 	outbox_query_call(query, 0, STATEMENT_OUTBOX_LOAD, columns);
 	outbox_query_send(query, 1, false, false, false, scan_loaded);
@@ -166,7 +165,7 @@ static void outbox_scan(struct outbox *outbox)
 		return;
 	outbox_query_begin(query);
 	columns = arena_alloc(&query->arena, 2 * sizeof(*columns));
-	columns[0] = scalar_text(query, str_of(outbox->settings.owner));
+	columns[0] = scalar_text(query, str_of(outbox->scan_owner));
 	columns[1] = scalar_int(query, room < SCAN_MOST ? room : SCAN_MOST);
 	outbox_query_call(query, 0, STATEMENT_OUTBOX_SCAN, columns);
 	outbox_query_send(query, 1, true, true, true, scan_done);
@@ -256,31 +255,18 @@ static void outbox_count(struct outbox *outbox)
 
 /* --- the tick --- */
 
-/* Rows on their way to a broker under stamps that are no longer good: what is not confirmed is taken back from the client. */
-static void outbox_purge_stale(struct outbox *outbox)
-{
-	list_for_each(&outbox->entries, pos, tmp) {
-		struct outbox_entry *entry = list_entry(pos, struct outbox_entry, all_link);
-
-		if (entry->state != ENTRY_SENT || entry->lost || outbox_stamp_is_good(entry))
-			continue;
-		entry->lost = true;
-		if (entry->publication.publisher)
-			entry->publication.publisher->ops->purge(entry->publication.publisher);
-	}
-}
-
 void outbox_tick(struct loop_timer *timer)
 {
 	struct outbox *outbox = container_of(timer, struct outbox, tick);
 	int64_t now_us = loop_now_us(outbox->loop);
 
-	if (outbox->stopping)
-		return;
-	outbox_purge_stale(outbox);
-	outbox_forget_released(outbox);
+	loop_timer_start(&outbox->tick, outbox->settings.tick_ms * US_PER_MS);
+	outbox_purge(outbox, true);
 	outbox_delete_more(outbox);
 	outbox_fail_more(outbox);
+	outbox_release_more(outbox);
+	if (outbox->stopping)
+		return;
 	outbox_scan(outbox);
 	if (!outbox->swept_us || now_us - outbox->swept_us > outbox->settings.claim_timeout_ms * US_PER_MS / 4) {
 		outbox->swept_us = now_us;
@@ -290,12 +276,10 @@ void outbox_tick(struct loop_timer *timer)
 		outbox->counted_us = now_us;
 		outbox_count(outbox);
 	}
-	loop_timer_start(&outbox->tick, outbox->settings.tick_ms * US_PER_MS);
 }
 
 /* --- renewal --- */
 
-/* Entries of the query stand sorted by key, and so do the rows that were renewed. */
 static void renew_apply(struct outbox_query *query, const struct rows *rows)
 {
 	struct map renewed;
@@ -311,12 +295,12 @@ static void renew_apply(struct outbox_query *query, const struct rows *rows)
 		struct id id = query->renew_ids[i];
 		struct outbox_entry *entry = map_get(&query->outbox->by_id, id_str(&id));
 
-		if (!entry || entry->state == ENTRY_DELETING)
+		/* One that was claimed anew meanwhile has a better stamp than the one asked about. */
+		if (!entry || entry->stamped_us > query->asked_us)
 			continue;
-		if (map_get(&renewed, id_str(&id)))
+		entry->lost = !map_get(&renewed, id_str(&id));
+		if (!entry->lost)
 			entry->stamped_us = query->asked_us;
-		else
-			entry->lost = true;
 	}
 	map_done(&renewed);
 }
@@ -326,44 +310,54 @@ static struct outbox_entry *renew_find_lost(struct outbox *outbox)
 	list_for_each(&outbox->entries, pos, tmp) {
 		struct outbox_entry *entry = list_entry(pos, struct outbox_entry, all_link);
 
-		if (entry->lost && entry->state != ENTRY_SENT && entry->state != ENTRY_DELETING && !entry->failing)
+		if (entry->lost && (entry->state == ENTRY_QUEUED || entry->state == ENTRY_BACKOFF) && entry->group)
 			return entry;
 	}
 	return NULL;
 }
 
-/* Ending one may end others of its group, so each is looked for anew. */
+/* Giving up one gives up all of its group, so each is looked for anew. */
 static void renew_forget_lost(struct outbox *outbox)
 {
 	struct outbox_entry *entry;
 
 	while ((entry = renew_find_lost(outbox))) {
 		log_warning(&about_outbox, "the claim of an outbox row was cleared by another replica");
-		outbox_entry_free(entry);
+		outbox_group_give_back(outbox, entry->group);
 	}
 }
+
+static void renew_more(struct outbox *outbox);
 
 static void renew_done(struct task *task)
 {
 	struct outbox_query *query = container_of(task, struct outbox_query, query.base.done);
 	struct outbox *outbox = query->outbox;
+	bool ok = query->query.base.outcome == STORE_OK;
 
-	if (query->query.base.outcome == STORE_OK) {
+	if (ok) {
 		renew_apply(query, &query->calls[0].rows);
 		renew_forget_lost(outbox);
 	}
 	outbox_query_end(query);
+	if (ok)
+		renew_more(outbox);
 }
 
-void outbox_renew(struct loop_timer *timer)
+/* Whether the entry stands under a stamp that it is time to renew. One that is leaving needs none any more. */
+static bool renew_is_due(const struct outbox_entry *entry, int64_t due_us)
 {
-	struct outbox *outbox = container_of(timer, struct outbox, renew);
+	return entry->stamped_us <= due_us && !entry->lost && entry->group && !entry->give_back &&
+	       entry->state != ENTRY_COMMITTING;
+}
+
+static void renew_more(struct outbox *outbox)
+{
 	struct outbox_query *query = &outbox->renew_query;
 	int64_t due_us = loop_now_us(outbox->loop) - outbox->settings.claim_timeout_ms * US_PER_MS / 8;
 	struct outbox_entry **entries;
 	uint32_t count = 0;
 
-	loop_timer_start(timer, outbox->settings.claim_timeout_ms * US_PER_MS / 8);
 	if (query->busy || !outbox->entry_count)
 		return;
 	outbox_query_begin(query);
@@ -371,7 +365,7 @@ void outbox_renew(struct loop_timer *timer)
 	list_for_each(&outbox->entries, pos, tmp) {
 		struct outbox_entry *entry = list_entry(pos, struct outbox_entry, all_link);
 
-		if (entry->stamped_us <= due_us && entry->state != ENTRY_DELETING && count < RENEW_MOST)
+		if (count < RENEW_MOST && renew_is_due(entry, due_us) && (!count || entry->owner == entries[0]->owner))
 			entries[count++] = entry;
 	}
 	if (!count) {
@@ -387,23 +381,38 @@ void outbox_renew(struct loop_timer *timer)
 	outbox_query_send(query, 1, true, true, false, renew_done);
 }
 
-/* --- giving back --- */
+void outbox_renew(struct loop_timer *timer)
+{
+	struct outbox *outbox = container_of(timer, struct outbox, renew);
 
-static void release_more(struct outbox *outbox);
+	loop_timer_start(timer, outbox->settings.claim_timeout_ms * US_PER_MS / 8);
+	renew_more(outbox);
+}
+
+/* --- giving back --- */
 
 static void release_done(struct task *task)
 {
 	struct outbox_query *query = container_of(task, struct outbox_query, query.base.done);
 	struct outbox *outbox = query->outbox;
+	bool again = query->query.base.outcome == STORE_UNAVAILABLE && !outbox->stopping;
 
-	/* Whatever came of it, the rows are not ours to send any more: at worst their stamps age. */
-	list_for_each(&query->entries, pos, tmp)
-		outbox_entry_free(list_entry(pos, struct outbox_entry, batch_link));
+	/*
+	 * While a stamp may still stand a step may commit later rows behind it, so the group is not forgotten before the database
+	 * has answered. At the end of the replica no more steps come, and at worst the stamps age.
+	 */
+	if (again) {
+		list_splice(&outbox->giving_back, &query->entries);
+	} else {
+		list_for_each(&query->entries, pos, tmp)
+			outbox_entry_free(list_entry(pos, struct outbox_entry, batch_link));
+	}
 	outbox_query_end(query);
-	release_more(outbox);
+	if (!again)
+		outbox_release_more(outbox);
 }
 
-static void release_more(struct outbox *outbox)
+void outbox_release_more(struct outbox *outbox)
 {
 	struct outbox_query *query = &outbox->release_query;
 	struct outbox_entry **entries;
@@ -415,39 +424,4 @@ static void release_more(struct outbox *outbox)
 	entries = outbox_sorted(query, &outbox->giving_back, RELEASE_MOST, &count);
 	outbox_query_call(query, 0, STATEMENT_OUTBOX_RELEASE, outbox_key_columns(query, entries, count, 0));
 	outbox_query_send(query, 1, true, true, false, release_done);
-}
-
-void outbox_release(struct outbox *outbox, struct list *entries)
-{
-	list_for_each(entries, pos, tmp) {
-		struct outbox_entry *entry = list_entry(pos, struct outbox_entry, batch_link);
-		struct outbox_group *group = entry->group;
-
-		/* Out of the group at once: it is not to be sent while its release is under way. */
-		if (group) {
-			list_remove(&entry->group_link);
-			entry->group = NULL;
-			outbox_group_drop_if_empty(outbox, group);
-		}
-		loop_timer_stop(&entry->retry);
-	}
-	list_splice(&outbox->giving_back, entries);
-	release_more(outbox);
-}
-
-void outbox_release_all(struct outbox *outbox)
-{
-	struct list back;
-
-	list_init(&back);
-	list_for_each(&outbox->entries, pos, tmp) {
-		struct outbox_entry *entry = list_entry(pos, struct outbox_entry, all_link);
-
-		if (!entry->group || entry->failing || (entry->state == ENTRY_SENT && !outbox->draining))
-			continue;
-		list_remove(&entry->batch_link);
-		list_push(&back, &entry->batch_link);
-	}
-	if (!list_is_empty(&back))
-		outbox_release(outbox, &back);
 }
