@@ -326,7 +326,7 @@ START_TEST(methods)
 }
 END_TEST
 
-START_TEST(head)
+START_TEST(head_requests)
 {
 	struct reply get = world_request("GET", "/admin/lanes"),
 		     head = world_request("HEAD", "/admin/lanes");
@@ -479,7 +479,7 @@ static Suite *health_suite(void)
 	tcase_add_loop_test(tcase, key, 0, ARRAY_LEN(doors));
 	tcase_add_loop_test(tcase, bad_parameters, 0, ARRAY_LEN(bad_targets));
 	tcase_add_loop_test(tcase, missing, 0, ARRAY_LEN(missing_targets));
-	TEST_ADD_ALL(tcase, problem_documents, methods, head, garbage, half_requests, too_long,
+	TEST_ADD_ALL(tcase, problem_documents, methods, head_requests, garbage, half_requests, too_long,
 		     bodies, one_connection_takes_many, the_port_is_taken);
 	suite_add_tcase(suite, tcase);
 	return suite;

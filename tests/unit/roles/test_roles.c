@@ -89,12 +89,12 @@ static bool leads_none(void *arg)
 	return !stats.leases[0].held && !stats.leases[1].held;
 }
 
-static bool is_logged(void *arg)
+static bool logged(const char *text)
 {
 	bool found;
 
 	pthread_mutex_lock(&world.lock);
-	found = world.log.len && strstr(world.log.data, arg);
+	found = world.log.len && strstr(world.log.data, text);
 	pthread_mutex_unlock(&world.lock);
 	return found;
 }
@@ -102,6 +102,16 @@ static bool is_logged(void *arg)
 static void wait_for(bool (*condition)(void *arg), void *arg)
 {
 	ck_assert_msg(test_wait(condition, arg, DEADLINE_MS), "it does not come to that");
+}
+
+static bool is_logged(void *arg)
+{
+	return logged(*(const char **)arg);
+}
+
+static void wait_logged(const char *text)
+{
+	wait_for(is_logged, &text);
 }
 
 static uint32_t rows_of(enum statement_id statement)
@@ -163,7 +173,7 @@ START_TEST(leads_at_once)
 	roles_stop(world.roles);
 	ck_assert_uint_eq(rows_of(STATEMENT_LEASE_LIST), 0);
 	ck_assert(leads_none(world.roles));
-	ck_assert(!is_logged("SUTRA.LEADERSHIP.LOST"));
+	ck_assert(!logged("SUTRA.LEADERSHIP.LOST"));
 }
 END_TEST
 
@@ -213,8 +223,8 @@ START_TEST(a_leader_without_database_stops_in_time)
 		ck_assert(!(stats_of(world.other).leases[0].held &&
 			    stats_of(world.roles).leases[0].held));
 	ck_assert(leads_none(world.roles));
-	ck_assert(is_logged("SUTRA.LEADERSHIP.LOST"));
-	ck_assert(is_logged("could not be renewed in time"));
+	ck_assert(logged("SUTRA.LEADERSHIP.LOST"));
+	ck_assert(logged("could not be renewed in time"));
 }
 END_TEST
 
@@ -236,7 +246,7 @@ START_TEST(silent_claims_are_cleared)
 	world.roles = roles_new(runtime_threads(), world.rig.store, NULL, &settings);
 	roles_start(world.roles);
 	wait_for(nothing_is_claimed, NULL);
-	wait_for(is_logged, "cleared 2 silent claims");
+	wait_logged("cleared 2 silent claims");
 	roles_stop(world.roles);
 	ck_assert_uint_eq(stats_of(world.roles).claims_swept, 2);
 	ck_assert_uint_eq(count_instances(false), 1100);
@@ -253,7 +263,7 @@ START_TEST(fresh_claims_stay)
 	claim(2);
 	world.roles = roles_new(runtime_threads(), world.rig.store, NULL, &settings);
 	roles_start(world.roles);
-	wait_for(is_logged, "removed 1 instances and");
+	wait_logged("removed 1 instances and");
 	/* Rounds of the sweep have passed by then or pass now. */
 	ck_assert(!test_wait(nothing_is_claimed, NULL, 100));
 }
@@ -300,7 +310,7 @@ START_TEST(what_is_young_stays)
 	claim(2);
 	world.roles = roles_new(runtime_threads(), world.rig.store, NULL, &settings);
 	roles_start(world.roles);
-	wait_for(is_logged, "cleared 1 silent claims");
+	wait_logged("cleared 1 silent claims");
 	roles_stop(world.roles);
 	ck_assert_uint_eq(stats_of(world.roles).instances_purged, 0);
 	ck_assert_uint_eq(stats_of(world.roles).inbox_purged, 0);
