@@ -320,19 +320,16 @@ static bool send_begin(struct conn *conn, const struct segment *segment)
 	unsigned begin = segment_begin_kind(conn, segment);
 	struct encoded *e = &conn->encoded;
 	char timeout[24], name[16];
-	struct str tenants = segment->tenants.ptr ? segment->tenants : STR("");
-	const struct str texts[] = {tenants, {timeout, 0}};
-	struct column columns[] = {
+	struct str texts[] = {segment->tenants.ptr ? segment->tenants : STR(""), STR_NONE};
+	const struct column columns[] = {
 		{.type = COLUMN_TEXT, .scalar = true, .count = 1, .strs = &texts[0]},
 		{.type = COLUMN_TEXT, .scalar = true, .count = 1, .strs = &texts[1]},
 	};
-	struct str timeout_text;
 	struct buf sql = BUF_INIT;
 	bool sent;
 
 	snprintf(timeout, sizeof(timeout), "%lld", (long long)segment->lock_timeout_ms);
-	timeout_text = str_of(timeout);
-	columns[1].strs = &timeout_text;
+	texts[1] = str_of(timeout);
 	snprintf(name, sizeof(name), "begin_%u", begin);
 	sql_begin(begin, &sql);
 	sent = encode_params(e, "TT", columns) &&

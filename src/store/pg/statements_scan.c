@@ -163,10 +163,11 @@ const char sql_INSTANCE_DELETE[] =
 	"lateral (select c.ctid from sutra.instance c where c.id = u.id and c.tenant = u.tenant offset 0) d "
 	"where i.ctid = d.ctid and i.status in ('COMPLETED', 'TERMINATED')";
 
-/* inbox_age, by page ranges that hold old rows. Deletes at most so many of them. */
+/* inbox_age, from its oldest entry on. Deletes at most so many old rows. */
 const char sql_INBOX_PURGE[] =
 	"with w as (delete from sutra.inbox i where i.ctid = any (array(select c.ctid from sutra.inbox c "
-	"where c.created_at < now() - $2::int8 * interval '1 ms' limit $1::int8)) returning 1) select count(*) from w";
+	"where c.created_at < now() - $2::int8 * interval '1 ms' order by c.created_at limit $1::int8)) "
+	"returning 1) select count(*) from w";
 
 /* --- deployments --- */
 
