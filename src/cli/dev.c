@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * sutra dev: one replica on embedded defaults, for trying things out. An in-process broker that speaks the Kafka protocol, the
- * in-memory store (unless a datasource.url is configured), an open admin listener, and the packages named on the command
- * line. What the configuration or the environment says still wins.
+ * in-memory store (unless a datasource.url is configured), an open admin listener (unless there is a key), and the packages named
+ * on the command line. What the configuration or the environment says still wins.
  */
 #include <errno.h>
 #include <ftw.h>
@@ -22,6 +22,7 @@
 
 struct dev {
 	struct cli *cli;
+	struct config *said; /* what the configuration says without our defaults */
 	char folder[64]; /* of the packages, as archives; removed at the end */
 	struct kafka_mock *mock;
 	struct buf topics; /* of the packages' Kafka channels, each once and with its NUL */
@@ -30,26 +31,44 @@ struct dev {
 	char **environment; /* the process's, and ours where it says nothing */
 };
 
-static void dev_default(struct dev *dev, const char *name, const char *value)
+/* Defaults go by way of the environment, which is stronger than the file: so those that the file says are left out. */
+static void dev_set(struct dev *dev, const char *name, const char *value)
 {
 	struct buf text = BUF_INIT;
 	size_t len;
 
-	if (run_environment(dev->cli, name))
-		return;
 	assert(dev->setting_count < SETTINGS_MAX);
 	buf_printf(&text, "%s=%s", name, value);
 	dev->settings[dev->setting_count++] = buf_take(&text, &len);
 }
 
+static void dev_default(struct dev *dev, const char *key, const char *name, const char *value)
+{
+	if (!config_is_chosen(dev->said, key))
+		dev_set(dev, name, value);
+}
+
+/* Whether one of our settings takes the place of this variable. */
+static bool dev_replaces(const struct dev *dev, const char *entry)
+{
+	size_t len = strcspn(entry, "=") + 1;
+
+	for (size_t i = 0; i < dev->setting_count; i++)
+		if (strncmp(dev->settings[i], entry, len) == 0)
+			return true;
+	return false;
+}
+
 static void dev_build_environment(struct dev *dev)
 {
-	size_t count = 0;
+	size_t most = 0, count = 0;
 
-	while (dev->cli->environ_[count])
-		count++;
-	dev->environment = mem_array(NULL, count + dev->setting_count + 1, sizeof(char *));
-	memcpy(dev->environment, dev->cli->environ_, count * sizeof(char *));
+	while (dev->cli->environ_[most])
+		most++;
+	dev->environment = mem_array(NULL, most + dev->setting_count + 1, sizeof(char *));
+	for (size_t i = 0; i < most; i++)
+		if (!dev_replaces(dev, dev->cli->environ_[i]))
+			dev->environment[count++] = dev->cli->environ_[i];
 	memcpy(dev->environment + count, dev->settings, dev->setting_count * sizeof(char *));
 	dev->environment[count + dev->setting_count] = NULL;
 }
@@ -119,7 +138,11 @@ static bool dev_prepare_packages(struct dev *dev)
 	for (int i = 0; i < dev->cli->argc; i++)
 		if (!dev_add_package(dev, dev->cli->argv[i]))
 			return false;
-	dev_default(dev, "SUTRA_DEPLOYMENT_DIR", dev->folder);
+	/* Packages that are named here are meant, whatever folder the configuration has. */
+	if (dev->cli->argc)
+		dev_set(dev, "SUTRA_DEPLOYMENT_DIR", dev->folder);
+	else
+		dev_default(dev, "deployment.dir", "SUTRA_DEPLOYMENT_DIR", dev->folder);
 	return true;
 }
 
@@ -143,7 +166,7 @@ static bool dev_prepare_broker(struct dev *dev, const char *kafka_file)
 	struct error err = ERROR_INIT;
 	bool ok = true;
 
-	if (run_environment(dev->cli, "SUTRA_CONNECTIONS"))
+	if (config_connection_count(dev->said))
 		return true;
 	if (kafka_mock_start(&dev->mock, &err) != RESULT_OK) {
 		fprintf(dev->cli->err, "sutra: %s\n", err.text);
@@ -152,9 +175,9 @@ static bool dev_prepare_broker(struct dev *dev, const char *kafka_file)
 	if (!dev_create_topics(dev))
 		return false;
 	buf_printf(&text, "bootstrap.servers=%s;session.timeout.ms=6000", kafka_mock_bootstrap(dev->mock));
-	dev_default(dev, "SUTRA_CONNECTIONS", "kafka");
-	dev_default(dev, "SUTRA_CONNECTIONS_KAFKA_TRANSPORT", "kafka");
-	dev_default(dev, "SUTRA_CONNECTIONS_KAFKA_PROPERTIES", text.data);
+	dev_set(dev, "SUTRA_CONNECTIONS", "kafka");
+	dev_set(dev, "SUTRA_CONNECTIONS_KAFKA_TRANSPORT", "kafka");
+	dev_set(dev, "SUTRA_CONNECTIONS_KAFKA_PROPERTIES", text.data);
 	fprintf(dev->cli->out, "Kafka protocol on %s (in memory)\n", kafka_mock_bootstrap(dev->mock));
 	if (kafka_file) {
 		buf_reset(&text);
@@ -165,19 +188,33 @@ static bool dev_prepare_broker(struct dev *dev, const char *kafka_file)
 	return ok;
 }
 
+/* The second reading, with our defaults. What it warns of was said by the first. */
+static struct config *dev_load(struct dev *dev, const char *file)
+{
+	struct config_findings findings = {.text = BUF_INIT};
+	struct config *config = NULL;
+
+	if (config_load(file, dev->cli->environ_, &config, &findings) != RESULT_OK)
+		fwrite(findings.text.data, 1, findings.text.len, dev->cli->err);
+	buf_done(&findings.text);
+	return config;
+}
+
 static int dev_run(struct dev *dev, const char *config_file, const char *port_file, const char *kafka_file)
 {
 	struct config *config;
 	int exit_code;
 
-	if (!dev_prepare_packages(dev) || !dev_prepare_broker(dev, kafka_file))
+	dev->said = cli_config_load(dev->cli, config_file);
+	if (!dev->said || !dev_prepare_packages(dev) || !dev_prepare_broker(dev, kafka_file))
 		return CLI_FAILED;
-	dev_default(dev, "SUTRA_ADMIN_LISTEN", "127.0.0.1:0");
-	dev_default(dev, "SUTRA_ADMIN_DEV_NO_AUTH", "true");
-	dev_default(dev, "SUTRA_LOG_FORMAT", "text");
+	dev_default(dev, "admin.listen", "SUTRA_ADMIN_LISTEN", "127.0.0.1:0");
+	if (!config_is_chosen(dev->said, "admin.auth.key-ref"))
+		dev_default(dev, "admin.dev-no-auth", "SUTRA_ADMIN_DEV_NO_AUTH", "true");
+	dev_default(dev, "log.format", "SUTRA_LOG_FORMAT", "text");
 	dev_build_environment(dev);
 	dev->cli->environ_ = dev->environment;
-	config = cli_config_load(dev->cli, config_file);
+	config = dev_load(dev, config_file);
 	if (!config)
 		return CLI_FAILED;
 	fflush(dev->cli->out);
@@ -196,6 +233,7 @@ static void dev_done(struct dev *dev)
 	if (dev->folder[0])
 		nftw(dev->folder, dev_remove, 8, FTW_DEPTH | FTW_PHYS);
 	kafka_mock_stop(&dev->mock);
+	config_free(&dev->said);
 	buf_done(&dev->topics);
 	for (size_t i = 0; i < dev->setting_count; i++)
 		free(dev->settings[i]);

@@ -353,6 +353,11 @@ bool config_is_set(const struct config *config, const char *key)
 	return value_of(config, key, NULL)->set;
 }
 
+bool config_is_chosen(const struct config *config, const char *key)
+{
+	return value_of(config, key, NULL)->where.origin != ORIGIN_DEFAULT;
+}
+
 size_t config_connection_count(const struct config *config)
 {
 	return config->lists[LIST_CONNECTIONS].count;

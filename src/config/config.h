@@ -50,6 +50,8 @@ bool config_bool(const struct config *config, const char *key);
 int64_t config_ms(const struct config *config, const char *key); /* a duration */
 bool config_is_set(const struct config *config,
 		   const char *key); /* false for an option without default and value */
+/* Whether the file or the environment says it, even if that is the default. */
+bool config_is_chosen(const struct config *config, const char *key);
 
 /* connections.<name> */
 struct config_connection {
