@@ -349,7 +349,10 @@ def command_line(make, description, options=None):
     exit_on_signals()
     try:
         sys.exit(_command(make, args))
-    except (ServiceError, Unavailable) as error:
+    except Unavailable as missing:
+        print(f"{os.path.basename(sys.argv[0])}: {missing}", file=sys.stderr)
+        sys.exit(77)  # as a test that is skipped
+    except ServiceError as error:
         sys.exit(f"{os.path.basename(sys.argv[0])}: {error}")
     except KeyboardInterrupt:
         sys.exit(130)

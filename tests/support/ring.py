@@ -309,6 +309,7 @@ class Ring:
     def run_program(self, path):
         name = f"{self.name}/{os.path.basename(path)}"
         scratch = tempfile.mkdtemp(prefix="t", dir=self.folder)
+        os.chmod(scratch, 0o711)
         began = time.monotonic()
         with tempfile.TemporaryFile() as output:
             process = subprocess.Popen(
