@@ -310,8 +310,11 @@ static void on_error(rd_kafka_t *rk UNUSED, int code, const char *reason, void *
 
 static void on_log(const rd_kafka_t *rk, int level, const char *facility, const char *text)
 {
-	/* Properties of one kind of handle are given to the other too; that they have no effect there is known. */
-	if (strcmp(facility, "CONFWARN") == 0)
+	/*
+	 * Properties of one kind of handle are given to the other too; that they have no effect there is known. And only
+	 * brokers that are older than any we support, and the mock one, do not know how not to create a topic.
+	 */
+	if (strcmp(facility, "CONFWARN") == 0 || strcmp(facility, "AUTOCREATE") == 0)
 		return;
 	if (level <= 4) /* of syslog: LOG_WARNING */
 		log_warning(&about_kafka, "kafka: %s: %s: %s", rd_kafka_name(rk), facility, text);

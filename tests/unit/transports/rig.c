@@ -331,6 +331,7 @@ static enum result fake_open(void *user, struct loop *loop, const char *group, c
 	handle->fake.ready = ready;
 	handle->fake.user = arg;
 	handle->fake.loop = loop;
+	handle->fake.empty = true;
 	cluster->handle = &handle->fake;
 	cluster->opened++;
 	buf_printf(&cluster->calls, "open %s; ", group ? group : "-");
