@@ -23,7 +23,7 @@
 struct dev {
 	struct cli *cli;
 	struct config *said; /* what the configuration says without our defaults */
-	char folder[64]; /* of the packages, as archives; removed at the end */
+	char folder[4096]; /* of the packages, as archives; removed at the end */
 	struct kafka_mock *mock;
 	struct buf topics; /* of the packages' Kafka channels, each once and with its NUL */
 	char *settings[SETTINGS_MAX]; /* "NAME=value" */
@@ -129,9 +129,14 @@ static bool dev_add_package(struct dev *dev, const char *path)
 
 static bool dev_prepare_packages(struct dev *dev)
 {
-	snprintf(dev->folder, sizeof(dev->folder), "/tmp/sutra-dev-XXXXXX");
+	const char *parent = run_environment(dev->cli, "TMPDIR");
+
+	if (!parent || !*parent)
+		parent = "/tmp";
+	/* A path that was cut short does not end in XXXXXX, and mkdtemp refuses it. */
+	snprintf(dev->folder, sizeof(dev->folder), "%s/sutra-dev-XXXXXX", parent);
 	if (!mkdtemp(dev->folder)) {
-		fprintf(dev->cli->err, "sutra: cannot make a folder in /tmp: %s\n", strerror(errno));
+		fprintf(dev->cli->err, "sutra: cannot make a folder in %s: %s\n", parent, strerror(errno));
 		dev->folder[0] = '\0';
 		return false;
 	}
