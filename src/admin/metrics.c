@@ -240,19 +240,25 @@ static void outbox_metrics(struct admin *admin, struct buf *out)
 		   (unsigned long long)stats.confirmed);
 }
 
-/* Batches of commits are counted by size, the others only as a whole. */
+/* Batches of commits are counted by size, the others only as a whole. Releases ride in the batches of claims. */
 static void batch_histogram(struct buf *out, const struct store_stats *stats)
 {
-	static const char *const kinds[STORE_KIND_COUNT] = {
-		[STORE_CLAIM] = "claim",   [STORE_RELEASE] = "release", [STORE_RESOLVE] = "resolve",
-		[STORE_COMMIT] = "commit", [STORE_QUERY] = "query",
-	};
+	static const struct {
+		enum store_kind kind;
+		const char *name;
+	} kinds[] = {{STORE_CLAIM, "claim"},
+		     {STORE_RESOLVE, "resolve"},
+		     {STORE_COMMIT, "commit"},
+		     {STORE_QUERY, "query"}};
 	const unsigned last = ARRAY_LEN(stats->batch_histogram) - 1;
 
 	family(out, "sutra_batch_elements", "histogram",
-	       "Elements of one group commit, or of one batch of another kind.");
-	for (int kind = 0; kind < STORE_KIND_COUNT; kind++) {
-		uint64_t below = 0;
+	       "Elements of one batch, by the kind of its requests.");
+	for (size_t k = 0; k < ARRAY_LEN(kinds); k++) {
+		enum store_kind kind = kinds[k].kind;
+		uint64_t below = kind == STORE_COMMIT ? 0 : stats->batches[kind];
+		uint64_t sum = stats->elements[kind] +
+			       (kind == STORE_CLAIM ? stats->elements[STORE_RELEASE] : 0);
 
 		for (unsigned i = 0; kind == STORE_COMMIT && i <= last; i++) {
 			below += stats->batch_histogram[i];
@@ -262,13 +268,11 @@ static void batch_histogram(struct buf *out, const struct store_stats *stats)
 					   "%llu\n",
 					   1u << i, (unsigned long long)below);
 		}
-		if (kind != STORE_COMMIT)
-			below = stats->batches[kind];
 		buf_printf(out, "sutra_batch_elements_bucket{kind=\"%s\",le=\"+Inf\"} %llu\n",
-			   kinds[kind], (unsigned long long)below);
-		buf_printf(out, "sutra_batch_elements_sum{kind=\"%s\"} %llu\n", kinds[kind],
-			   (unsigned long long)stats->elements[kind]);
-		buf_printf(out, "sutra_batch_elements_count{kind=\"%s\"} %llu\n", kinds[kind],
+			   kinds[k].name, (unsigned long long)below);
+		buf_printf(out, "sutra_batch_elements_sum{kind=\"%s\"} %llu\n", kinds[k].name,
+			   (unsigned long long)sum);
+		buf_printf(out, "sutra_batch_elements_count{kind=\"%s\"} %llu\n", kinds[k].name,
 			   (unsigned long long)below);
 	}
 }

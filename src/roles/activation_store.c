@@ -79,11 +79,19 @@ static int compare_stored(const void *a, const void *b)
 	return order ? order : str_compare(x->id, y->id);
 }
 
+static bool is_in_folder(const struct loader *loader, struct str id)
+{
+	for (uint32_t i = 0; i < loader->count; i++)
+		if (loader->candidates[i]->deployment && str_equal(loader->candidates[i]->id, id))
+			return true;
+	return false;
+}
+
 static void mark_pinned(struct loader *loader, const struct rows *pins)
 {
 	for (uint32_t i = 0; i < pins->row_count; i++) {
 		struct str id = rows_at(pins, i, 0)->str;
-		bool found = false;
+		bool found = is_in_folder(loader, id);
 
 		for (uint32_t j = 0; j < loader->stored_count; j++)
 			if (str_equal(loader->stored[j].id, id))
