@@ -257,10 +257,17 @@ static struct sent *publish(struct rig *rig, size_t count, size_t first, size_t 
 		rig->publisher->ops->publish(rig->publisher, &sent->pub);
 	}
 	ck_assert(test_latch_wait(&rig->answers, (int64_t)(first + count), WAIT_MS));
-	for (size_t i = 0; i < count; i++)
-		ck_assert_msg(sents[i].pub.outcome == PUBLISH_CONFIRMED, "%s", sents[i].pub.text);
 	free(bytes);
 	return sents;
+}
+
+static void publish_well(struct rig *rig, size_t count, size_t first, size_t body)
+{
+	struct sent *sents = publish(rig, count, first, body);
+
+	for (size_t i = 0; i < count; i++)
+		ck_assert_msg(sents[i].pub.outcome == PUBLISH_CONFIRMED, "%s", sents[i].pub.text);
+	free(sents);
 }
 
 static bool done_100(void *arg)
@@ -289,7 +296,7 @@ START_TEST(test_there_and_committed)
 
 	rig_init(&rig, "committed", 3);
 	loop_call(rig.connection.publish_loop, publisher_start, rig.publisher);
-	free(publish(&rig, 100, 0, 100));
+	publish_well(&rig, 100, 0, 100);
 	ck_assert(__atomic_load_n(&rig.publisher->up, __ATOMIC_ACQUIRE));
 	sink_start(&rig, &first, 10);
 	ck_assert(test_wait(done_100, &first, WAIT_MS));
@@ -297,7 +304,7 @@ START_TEST(test_there_and_committed)
 	sink_stop(&rig, &first);
 	ck_assert_uint_eq(first.delivered, 100);
 	/* Another one begins where this one ended. */
-	free(publish(&rig, 100, 100, 100));
+	publish_well(&rig, 100, 100, 100);
 	sink_start(&rig, &second, 10);
 	ck_assert(test_wait(done_100, &second, WAIT_MS));
 	sink_stop(&rig, &second);
@@ -337,7 +344,7 @@ START_TEST(test_two_members)
 
 	rig_init(&rig, "members", 3);
 	loop_call(rig.connection.publish_loop, publisher_start, rig.publisher);
-	free(publish(&rig, 200, 0, 100));
+	publish_well(&rig, 200, 0, 100);
 	pair.one.keep = true;
 	pair.one.seen = pair.two.seen = pair.seen;
 	sink_start(&rig, &pair.one, 5);
@@ -369,10 +376,41 @@ START_TEST(test_large_bodies_and_lag)
 
 	rig_init(&rig, "large", 3);
 	loop_call(rig.connection.publish_loop, publisher_start, rig.publisher);
-	free(publish(&rig, 3, 0, 900000));
+	publish_well(&rig, 3, 0, 900000);
 	sink_start(&rig, &sink, 100);
 	ck_assert(test_wait(lag_is_known, &sink, WAIT_MS));
 	ck_assert_uint_eq(__atomic_load_n(&sink.done, __ATOMIC_ACQUIRE), 3);
+	sink_stop(&rig, &sink);
+	rig_done(&rig);
+}
+END_TEST
+
+static bool is_missing(void *arg)
+{
+	return __atomic_load_n(&((struct sink *)arg)->state, __ATOMIC_ACQUIRE) == CONSUMER_MISSING;
+}
+
+/* The mock cluster makes every topic that is asked for, and takes any size. */
+START_TEST(test_missing_and_too_large)
+{
+	struct rig rig;
+	struct sink sink = {0};
+	struct sent *sents;
+
+	if (!getenv("SUTRA_TEST_KAFKA"))
+		return;
+	rig_init(&rig, "nosuch", 0);
+	loop_call(rig.connection.publish_loop, publisher_start, rig.publisher);
+	sink_start(&rig, &sink, 10);
+	ck_assert(test_wait(is_missing, &sink, WAIT_MS));
+	sents = publish(&rig, 2, 0, 100);
+	ck_assert_int_eq(sents[0].pub.outcome, PUBLISH_UNROUTABLE);
+	ck_assert_int_eq(sents[1].pub.outcome, PUBLISH_UNROUTABLE);
+	ck_assert(sents[0].pub.text[0]);
+	free(sents);
+	sents = publish(&rig, 1, 2, 3000000);
+	ck_assert_int_eq(sents[0].pub.outcome, PUBLISH_REJECTED);
+	free(sents);
 	sink_stop(&rig, &sink);
 	rig_done(&rig);
 }
@@ -414,7 +452,8 @@ static Suite *mock_suite(void)
 	Suite *suite = suite_create("kafka mock");
 	TCase *tcase = tcase_create("mock");
 
-	TEST_ADD_ALL(tcase, test_properties, test_there_and_committed, test_two_members, test_large_bodies_and_lag);
+	TEST_ADD_ALL(tcase, test_properties, test_there_and_committed, test_two_members, test_large_bodies_and_lag,
+		     test_missing_and_too_large);
 	tcase_set_timeout(tcase, 200);
 	suite_add_tcase(suite, tcase);
 	return suite;
