@@ -166,10 +166,8 @@ static void commit_outbox_delete(struct checker *checker, const struct segment_c
 	}
 }
 
-void checker_commit(void *user, const struct segment *segment)
+void checker_commit(struct checker *checker, const struct segment *segment)
 {
-	struct checker *checker = user;
-
 	checker->commits++;
 	for (uint32_t i = 0; i < segment->call_count; i++) {
 		const struct segment_call *call = &segment->calls[i];
@@ -223,6 +221,7 @@ static bool topic_is_input(const char *topic)
 static void send_in_order(struct checker *checker, const struct seen_send *send)
 {
 	struct map_entry *entry;
+	char id[ID_TEXT_SIZE];
 
 	for (entry = map_first(&checker->sends); entry; entry = map_next(&checker->sends, entry)) {
 		const struct seen_send *other = entry->value;
@@ -232,8 +231,9 @@ static void send_in_order(struct checker *checker, const struct seen_send *send)
 			continue;
 		if (other->version < send->version ||
 		    (other->version == send->version && other->ordinal < send->ordinal))
-			sim_fail(checker->sim, "G6: on channel %s version %lld was sent before version %lld",
-				 send->channel, (long long)send->version, (long long)other->version);
+			sim_fail(checker->sim, "G6: of instance %s on channel %s version %lld was sent before version %lld",
+				 id_format(send->instance, id), send->channel, (long long)send->version,
+				 (long long)other->version);
 	}
 }
 

@@ -24,8 +24,8 @@ void checker_free(struct checker **checker);
 /* The load is planned, the cluster is there. */
 void checker_begin(struct checker *checker, struct sim_cluster *cluster, struct sim_database *database);
 
-/* Hooks of the database and the cluster; `user` is the checker. */
-void checker_commit(void *user, const struct segment *segment);
+void checker_commit(struct checker *checker, const struct segment *segment);
+/* Hooks of the cluster; `user` is the checker. */
 void checker_offset(void *user, const char *topic, int32_t partition, int64_t from, int64_t to);
 void checker_record(void *user, const char *topic, int32_t partition, int64_t offset);
 

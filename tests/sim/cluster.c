@@ -256,6 +256,12 @@ void sim_cluster_evict(struct sim_cluster *cluster, const struct process *proces
 	}
 }
 
+/* Whether it sends heartbeats. */
+static bool handle_is_alive(const struct kafka_handle *handle)
+{
+	return !handle->closed && !process_is_dead(handle->process) && !process_is_paused(handle->process);
+}
+
 /* Heartbeats: who was not heard of for too long is thrown out. */
 static void cluster_beat(struct loop_timer *timer)
 {
@@ -268,7 +274,7 @@ static void cluster_beat(struct loop_timer *timer)
 
 		if (!handle->in_group)
 			continue;
-		if (!cluster->up || (!process_is_dead(handle->process) && !process_is_paused(handle->process)))
+		if (!cluster->up || handle_is_alive(handle))
 			handle->seen_us = now_us;
 		else if (now_us - handle->seen_us > cluster->settings.session_timeout_us)
 			cluster_evict(handle);

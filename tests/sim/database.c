@@ -194,7 +194,7 @@ static void server_error(struct segment *segment, const char *sqlstate, const ch
 	snprintf(segment->text, sizeof(segment->text), "%s", text);
 }
 
-static void server_run(struct sim_database *database, struct segment *segment)
+static void server_run(struct sim_database *database, const struct process *process, struct segment *segment)
 {
 	int64_t wall_us = server_wall_us(database);
 	const struct column *fence = NULL;
@@ -223,7 +223,7 @@ static void server_run(struct sim_database *database, struct segment *segment)
 	if (fence)
 		segment_find(segment, STATEMENT_FENCE_UPDATE)->params = fence;
 	if (database->settings.committed)
-		database->settings.committed(database->settings.user, segment);
+		database->settings.committed(database->settings.user, process, segment);
 }
 
 /* --- requests --- */
@@ -268,7 +268,7 @@ static void request_run(struct loop_timer *timer)
 	request->state = REQUEST_ANSWERED;
 	loop_timer_init(&request->timer, sim_world(database->sim), request_answered);
 	loop_timer_start(&request->timer, sim_latency(database->sim, 50, database->settings.latency_max_us));
-	server_run(database, &request->segment);
+	server_run(database, request->backend->process, &request->segment);
 	sim_note(database->sim, "database %s: %s", request->tag, outcome_name(&request->segment));
 	/* A loss right behind the commit is the one that matters most. */
 	if (request->backend->conn && !database->calm &&

@@ -34,7 +34,7 @@ struct sim_database_settings {
 	uint32_t lock_per_million; /* segments refused with 55P03 or 40P01 */
 	bool no_fence;		   /* a planted bug: fences look at neither owner nor version */
 	/* Called after each segment that wrote has committed, with its calls as they were sent. */
-	void (*committed)(void *user, const struct segment *segment);
+	void (*committed)(void *user, const struct process *process, const struct segment *segment);
 	void *user;
 };
 

@@ -127,7 +127,10 @@ static void load_hopeless(struct load *load, int64_t span_us)
 	struct load_event *event;
 
 	for (uint64_t i = sim_below(sim, 3); i > 0; i--) {
-		event = load_add(load, LOAD_UNMATCHED, "payments", -1, "nobody", sim_between(sim, 0, span_us), span_us);
+		char key[24];
+
+		snprintf(key, sizeof(key), "nobody-%d", (int)i);
+		event = load_add(load, LOAD_UNMATCHED, "payments", -1, key, sim_between(sim, 0, span_us), span_us);
 		snprintf(event->body, sizeof(event->body), "{\"orderId\":\"nobody-%d\",\"amount\":1}",
 			 load->event_count);
 	}

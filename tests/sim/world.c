@@ -16,6 +16,7 @@
 #include "base/time.h"
 #include "service.h"
 #include "tests/sim/checker.h"
+#include "tests/sim/segment_copy.h"
 
 #define REPLICAS_MAX 2
 #define FAULTS_MAX 10
@@ -59,7 +60,10 @@ enum fault_kind {
 struct fault_plan {
 	struct world *world;
 	enum fault_kind kind;
-	uint64_t delay_steps; /* strikes so many steps after its time */
+	/* Strikes so many steps after its time, or with `trap` behind the next commit with this statement, at its sender. */
+	uint64_t delay_steps;
+	bool trap;
+	enum statement_id statement;
 	struct loop_timer timer;
 };
 
@@ -79,6 +83,8 @@ struct world {
 	int plan_count;
 	struct fault_plan *due; /* waits for its step */
 	uint64_t due_step;
+	struct slot *due_slot; /* NULL: any */
+	struct fault_plan *trap; /* waits for its commit */
 	bool calm;
 	uint64_t kills, pauses, stops;
 };
@@ -340,7 +346,11 @@ static void fault_on_slot(struct world *world, enum fault_kind kind, struct slot
 static void fault_strike(struct world *world, enum fault_kind kind)
 {
 	struct sim *sim = world->sim;
-	struct slot *slot = some_slot(world);
+	struct slot *slot = world->due_slot ? world->due_slot : some_slot(world);
+
+	world->due_slot = NULL;
+	if (slot && (!slot->process || slot->ended))
+		return;
 
 	switch (kind) {
 	case FAULT_DATABASE_RESTART:
@@ -372,15 +382,42 @@ static void fault_is_due(struct loop_timer *timer)
 	struct fault_plan *plan = container_of(timer, struct fault_plan, timer);
 	struct world *world = plan->world;
 
+	if (plan->trap) {
+		world->trap = plan;
+		return;
+	}
 	if (world->due)
 		fault_strike(world, world->due->kind);
 	world->due = plan;
 	world->due_step = sim_steps(world->sim) + plan->delay_steps;
 }
 
+/* The hook of the database. */
+static void world_commit(void *user, const struct process *process, const struct segment *segment)
+{
+	struct world *world = user;
+	struct fault_plan *trap = world->trap;
+
+	checker_commit(world->checker, segment);
+	if (!trap || world->due || !segment_find(segment, trap->statement))
+		return;
+	world->trap = NULL;
+	world->due = trap;
+	world->due_step = sim_steps(world->sim) + trap->delay_steps;
+	for (int i = 0; i < world->slot_count; i++)
+		if (world->slots[i].process == process)
+			world->due_slot = &world->slots[i];
+	sim_note(world->sim, "a trap closes on %s", process_name(process));
+}
+
 static void faults_plan(struct world *world)
 {
 	struct sim *sim = world->sim;
+	static const enum statement_id statements[] = {
+		STATEMENT_CLAIM,	 STATEMENT_CLAIM,	STATEMENT_FENCE_UPDATE,
+		STATEMENT_INSTANCE_INSERT, STATEMENT_OUTBOX_INSERT, STATEMENT_OUTBOX_SCAN,
+		STATEMENT_OUTBOX_CLAIM_NEXT, STATEMENT_OUTBOX_FAIL,
+	};
 	enum fault_kind kinds[4];
 	size_t kind_count = 1 + sim_below(sim, ARRAY_LEN(kinds));
 
@@ -392,7 +429,9 @@ static void faults_plan(struct world *world)
 
 		*plan = (struct fault_plan){.world = world, .kind = kinds[sim_below(sim, kind_count)]};
 		/* Between two steps of one instant, not only at the beginning of one. */
-		plan->delay_steps = sim_below(sim, 40);
+		plan->delay_steps = sim_below(sim, sim_below(sim, 2) ? 4 : 40);
+		plan->trap = sim_below(sim, 2);
+		plan->statement = statements[sim_below(sim, ARRAY_LEN(statements))];
 		loop_timer_init(&plan->timer, sim_world(sim), fault_is_due);
 		loop_timer_start(&plan->timer, sim_between(sim, 0, STORM_US));
 	}
@@ -447,7 +486,7 @@ static void world_calm(struct world *world)
 {
 	sim_note(world->sim, "calm");
 	world->calm = true;
-	world->due = NULL;
+	world->due = world->trap = NULL;
 	sim_database_calm(world->database);
 	sim_cluster_calm(world->cluster);
 	for (int i = 0; i < world->slot_count; i++) {
@@ -502,7 +541,7 @@ static void world_build(struct world *world)
 		.cut_per_million = rate(world, 30000),
 		.lock_per_million = rate(world, 50000),
 		.no_fence = bug == BUG_NO_FENCE,
-		.committed = checker_commit,
+		.committed = world_commit,
 	};
 	struct sim_cluster_settings cluster = {
 		.latency_max_us = sim_between(sim, 1 * US_PER_MS, 80 * US_PER_MS),
@@ -518,7 +557,8 @@ static void world_build(struct world *world)
 	};
 
 	world->checker = checker_new(sim, &world->load);
-	database.user = cluster.user = world->checker;
+	database.user = world;
+	cluster.user = world->checker;
 	world->database = sim_database_new(sim, &database);
 	world->cluster = sim_cluster_new(sim, &cluster);
 	world_settings(world);
