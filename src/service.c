@@ -415,6 +415,19 @@ static enum result service_start_admin(struct service *service, struct error *er
 
 /* --- life --- */
 
+/* What the configuration names and this version does not do must not be taken for done. */
+static enum result service_check_tenants(const struct config *config, struct error *err)
+{
+	for (size_t i = 0; i < config_tenant_count(config); i++) {
+		const struct config_tenant *tenant = config_tenant_at(config, i);
+
+		if (tenant->max_concurrent_instances >= 0 || tenant->max_inbound_rate_per_minute >= 0)
+			return error_set(err, RESULT_FATAL, CODE_STARTUP_SETTINGS,
+					 "tenant '%s' has limits, which this version does not enforce", tenant->name);
+	}
+	return RESULT_OK;
+}
+
 enum result service_new(const struct config *config, const struct service_seams *seams, struct service **out,
 			struct error *err)
 {
@@ -425,6 +438,8 @@ enum result service_new(const struct config *config, const struct service_seams 
 				 "instance.claim-timeout must exceed instance.sweep-interval");
 	if (config_ms(config, "lease.ttl") <= config_ms(config, "lease.poll"))
 		return error_set(err, RESULT_FATAL, CODE_STARTUP_SETTINGS, "lease.ttl must exceed lease.poll");
+	if (service_check_tenants(config, err) != RESULT_OK)
+		return err->what;
 	service = mem_zalloc(sizeof(*service));
 	service->config = config;
 	service->seams = *seams;
@@ -495,15 +510,16 @@ enum result service_start(struct service *service, struct error *err)
 		result = service_open_connections(service, err);
 	if (result != RESULT_OK)
 		return result;
-	outbox_view(service->outbox, service->view);
-	outbox_start(service->outbox);
-	service->outbox_started = true;
 	result = lane_set_flip(service->lanes, service->view, err);
 	if (result != RESULT_OK)
 		return result;
+	/* Publishers before the outbox, which may find rows to send at once: none is to fail because of our own order. */
 	for (uint32_t i = 0; i < service->connection_count; i++)
 		loop_call(service->connections[i].base.publish_loop, publisher_start_call,
 			  service->connections[i].publisher);
+	outbox_view(service->outbox, service->view);
+	outbox_start(service->outbox);
+	service->outbox_started = true;
 	service_start_channels(service);
 	roles_start(service->roles);
 	service->roles_started = true;

@@ -376,6 +376,16 @@ const struct config_connection *config_connection_find(const struct config *conf
 	return named ? &config->connections[named - config->lists[LIST_CONNECTIONS].items] : NULL;
 }
 
+size_t config_tenant_count(const struct config *config)
+{
+	return config->lists[LIST_TENANTS].count;
+}
+
+const struct config_tenant *config_tenant_at(const struct config *config, size_t index)
+{
+	return &config->tenants[index];
+}
+
 const struct config_tenant *config_tenant_find(const struct config *config, struct str name)
 {
 	const struct named *named = named_find(config, LIST_TENANTS, name);

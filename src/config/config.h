@@ -77,6 +77,8 @@ struct config_tenant {
 	int64_t max_concurrent_instances;
 	int64_t max_inbound_rate_per_minute;
 };
+size_t config_tenant_count(const struct config *config);
+const struct config_tenant *config_tenant_at(const struct config *config, size_t index);
 const struct config_tenant *config_tenant_find(const struct config *config, struct str name);
 
 /* The effective configuration with the origin of each value, secrets masked. */

@@ -245,7 +245,6 @@ START_TEST(config_defaults)
 	ck_assert(!config_is_set(config, "datasource.url"));
 	ck_assert_ptr_null(config_text(config, "datasource.url"));
 	ck_assert_int_eq(config_int(config, "engine.shard-queue-capacity"), -1);
-	ck_assert_int_eq(config_ms(config, "dead-letter.retention"), -1);
 	ck_assert_uint_eq(config_connection_count(config), 0);
 	ck_assert_ptr_null(config_connection_find(config, STR("kafka")));
 	config_free(&config);
