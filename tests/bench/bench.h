@@ -19,11 +19,11 @@
 
 #include "base/id.h"
 
-#define BENCH_TENANT "default"
+#define BENCH_TENANT    "default"
 #define ORDER_TEXT_SIZE 16 /* "order-000000017" */
-#define ORDER_ALIAS "order"
-#define ORDER_PRICE 10
-#define PG_EPOCH_US INT64_C(946684800000000)
+#define ORDER_ALIAS     "order"
+#define ORDER_PRICE     10
+#define PG_EPOCH_US     INT64_C(946684800000000)
 
 static inline unsigned order_quantity(uint64_t n)
 {

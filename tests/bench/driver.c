@@ -128,6 +128,8 @@ int main(int argc, char **argv)
 		return bench_reference(bench_number(argv[2]), (unsigned)bench_number(argv[3]));
 	if (strcmp(mode, "verify") == 0 && argc == 3)
 		return bench_verify((uint64_t)bench_number(argv[2]));
-	fputs("usage: driver migrate | capture | engine SECONDS | reference SECONDS CONNECTIONS | verify ORDERS\n", stderr);
+	fputs("usage: driver migrate | capture | engine SECONDS | reference SECONDS CONNECTIONS | "
+	      "verify ORDERS\n",
+	      stderr);
 	return 2;
 }

@@ -53,8 +53,8 @@ struct load {
 
 	struct order_state *orders;
 	uint64_t count, capacity; /* orders begun */
-	uint64_t completed;	  /* settled steps */
-	uint64_t arrived;	  /* messages at the sinks, of known orders, the first of each */
+	uint64_t completed;       /* settled steps */
+	uint64_t arrived;         /* messages at the sinks, of known orders, the first of each */
 	uint64_t doubled, unknown, given_back, total;
 	int64_t began_us, end_us, last_us;
 	struct samples latency;
@@ -77,7 +77,8 @@ static void load_check_done(struct load *load)
 {
 	uint64_t all = load->count * STEP_COUNT;
 
-	if (loop_now_us(load->loop) >= load->end_us && load->completed == all && load->arrived == all)
+	if (loop_now_us(load->loop) >= load->end_us && load->completed == all &&
+	    load->arrived == all)
 		__atomic_store_n(&load->done, true, __ATOMIC_RELEASE);
 }
 
@@ -124,19 +125,21 @@ static void load_send(struct load *load, uint64_t order, enum step step)
 	message->key = arena_str(arena, str_of(text));
 	message->order_key = message->key;
 	message->content_type = STR("application/json");
-	message->message_id =
-		arena_str(arena, str_of(step == STEP_SPAWN ? text : payment_text(order, payment)));
+	message->message_id = arena_str(
+		arena, str_of(step == STEP_SPAWN ? text : payment_text(order, payment)));
 	message->source = str_of(channel);
 	if (step == STEP_SPAWN)
-		message->body = str_of(arena_printf(
-			arena, "{\"orderId\":\"%s\",\"item\":\"green tea, first flush\",\"quantity\":%u,\"price\":%u}", text,
-			order_quantity(order), ORDER_PRICE));
+		message->body = str_of(arena_printf(arena,
+						    "{\"orderId\":\"%s\",\"item\":\"green tea, "
+						    "first flush\",\"quantity\":%u,\"price\":%u}",
+						    text, order_quantity(order), ORDER_PRICE));
 	else
-		message->body = str_of(
-			arena_printf(arena, "{\"orderId\":\"%s\",\"amount\":%u}", text, order_total(order)));
+		message->body = str_of(arena_printf(arena, "{\"orderId\":\"%s\",\"amount\":%u}",
+						    text, order_total(order)));
 	message->bytes = message->body.len + message->key.len;
 	*sent = (struct sent_step){load, order, step, loop_now_us(load->loop)};
-	if (!local_inject(load->local, STR(BENCH_TENANT), str_of(channel), message, load_settled, sent))
+	if (!local_inject(load->local, STR(BENCH_TENANT), str_of(channel), message, load_settled,
+			  sent))
 		bench_die("nobody consumes %s", channel);
 }
 
@@ -215,7 +218,8 @@ static void sink_revoke(struct consumer_sink *base, void *lease UNUSED)
 	sink->count = 0;
 }
 
-static void sink_state(struct consumer_sink *base UNUSED, enum consumer_state state UNUSED, const char *detail UNUSED)
+static void sink_state(struct consumer_sink *base UNUSED, enum consumer_state state UNUSED,
+		       const char *detail UNUSED)
 {
 }
 
@@ -367,14 +371,17 @@ static uint64_t load_total_expected(const struct load *load)
 
 static void print_store(const struct store_stats *stats)
 {
-	printf(", \"transactions\": %llu, \"statements\": %llu, \"segments\": %llu, \"gate_failures\": %llu",
+	printf(", \"transactions\": %llu, \"statements\": %llu, \"segments\": %llu, "
+	       "\"gate_failures\": %llu",
 	       (unsigned long long)stats->transactions, (unsigned long long)stats->statements,
 	       (unsigned long long)stats->segments, (unsigned long long)stats->gate_failures);
 	printf(", \"batches\": {");
 	for (int kind = 0; kind < STORE_KIND_COUNT; kind++) {
-		static const char *const names[] = {"claim", "release", "resolve", "commit", "query"};
+		static const char *const names[] = {"claim", "release", "resolve", "commit",
+						    "query"};
 
-		printf("%s\"%s\": [%llu, %llu]", kind ? ", " : "", names[kind], (unsigned long long)stats->batches[kind],
+		printf("%s\"%s\": [%llu, %llu]", kind ? ", " : "", names[kind],
+		       (unsigned long long)stats->batches[kind],
 		       (unsigned long long)stats->elements[kind]);
 	}
 	printf("}, \"histogram\": [");
@@ -395,17 +402,20 @@ int bench_engine(int64_t seconds)
 	load.began_us = loop_now_us(load.loop);
 	load.end_us = load.began_us + seconds * US_PER_S;
 	loop_call(load.loop, load_begin, &load);
-	if (!loop_wait(runtime_threads(), load_is_done, &load, seconds * MS_PER_S + DRAIN_TIMEOUT_MS))
-		fprintf(stderr, "driver: after %d s some orders are not through\n", DRAIN_TIMEOUT_MS / 1000);
+	if (!loop_wait(runtime_threads(), load_is_done, &load,
+		       seconds * MS_PER_S + DRAIN_TIMEOUT_MS))
+		fprintf(stderr, "driver: after %d s some orders are not through\n",
+			DRAIN_TIMEOUT_MS / 1000);
 	cpu_us = bench_cpu_us() - cpu_us;
 	store_stats_read(load.service->store, &stats);
-	printf("{\"orders\": %llu, \"steps\": %llu, \"seconds\": %.6f, \"cpu_us\": %lld, \"lost\": %llu, \"doubled\": %llu, "
+	printf("{\"orders\": %llu, \"steps\": %llu, \"seconds\": %.6f, \"cpu_us\": %lld, \"lost\": "
+	       "%llu, \"doubled\": %llu, "
 	       "\"unknown\": %llu, \"given_back\": %llu, \"total\": %llu, \"total_expected\": %llu",
 	       (unsigned long long)load.count, (unsigned long long)load.completed,
 	       (double)(load.last_us - load.began_us) / (double)US_PER_S, (long long)cpu_us,
-	       (unsigned long long)load_lost(&load), (unsigned long long)load.doubled, (unsigned long long)load.unknown,
-	       (unsigned long long)load.given_back, (unsigned long long)load.total,
-	       (unsigned long long)load_total_expected(&load));
+	       (unsigned long long)load_lost(&load), (unsigned long long)load.doubled,
+	       (unsigned long long)load.unknown, (unsigned long long)load.given_back,
+	       (unsigned long long)load.total, (unsigned long long)load_total_expected(&load));
 	printf(", \"p50_us\": %u, \"p99_us\": %u", samples_quantile(&load.latency, 500),
 	       samples_quantile(&load.latency, 990));
 	print_store(&stats);
@@ -420,7 +430,8 @@ static bool capture_arrived(void *arg)
 {
 	struct load *load = arg;
 
-	return __atomic_load_n(&load->completed, __ATOMIC_ACQUIRE) == __atomic_load_n(&load->arrived, __ATOMIC_ACQUIRE) &&
+	return __atomic_load_n(&load->completed, __ATOMIC_ACQUIRE) ==
+		       __atomic_load_n(&load->arrived, __ATOMIC_ACQUIRE) &&
 	       __atomic_load_n(&load->completed, __ATOMIC_ACQUIRE) == load->window;
 }
 
@@ -441,8 +452,10 @@ static void capture_rows(PGconn *pg, const char *step)
 	char sql[256];
 
 	for (size_t i = 0; i < ARRAY_LEN(tables); i++) {
-		snprintf(sql, sizeof(sql), "create table bench.%s_%s as select * from sutra.%s%s", step, tables[i],
-			 tables[i], strcmp(tables[i], "outbox_entry") == 0 ? " order by version desc limit 1" : "");
+		snprintf(sql, sizeof(sql), "create table bench.%s_%s as select * from sutra.%s%s",
+			 step, tables[i], tables[i],
+			 strcmp(tables[i], "outbox_entry") == 0 ? " order by version desc limit 1"
+								: "");
 		PQclear(bench_exec(pg, sql));
 	}
 }
@@ -466,7 +479,8 @@ int bench_capture(void)
 	__atomic_store_n(&load.withhold, false, __ATOMIC_RELEASE);
 	for (enum step step = 0; step < STEP_COUNT; step++)
 		loop_post(load.loop, &load.sinks[step].task);
-	PQclear(bench_exec(pg, "grant usage on schema bench to sutra; grant select on all tables in schema bench to sutra"));
+	PQclear(bench_exec(pg, "grant usage on schema bench to sutra; grant select on all tables "
+			       "in schema bench to sutra"));
 	load_close(&load);
 	PQfinish(pg);
 	return 0;

@@ -21,14 +21,14 @@
 #include "tests/bench/bench.h"
 
 #define CONNECTIONS_MAX 64
-#define PATCHES_MAX 16
-#define BYTES_MAX 4096
+#define PATCHES_MAX     16
+#define BYTES_MAX       4096
 
 /* --- rows to imitate --- */
 
 enum patch_kind {
-	PATCH_ORDER,	       /* "order-000000000" */
-	PATCH_STARTED,	       /* 8 bytes, big-endian */
+	PATCH_ORDER,           /* "order-000000000" */
+	PATCH_STARTED,         /* 8 bytes, big-endian */
 	PATCH_QUANTITY_TEXT,   /* one digit */
 	PATCH_TOTAL_TEXT,      /* two digits */
 	PATCH_QUANTITY_NUMBER, /* a byte */
@@ -46,7 +46,15 @@ struct bytes {
 };
 
 enum outbox_field {
-	OUT_CHANNEL, OUT_DEPLOYMENT, OUT_CONNECTION, OUT_DESTINATION, OUT_CORRELATION, OUT_KEY, OUT_HEADERS, OUT_TYPE, OUT_BODY,
+	OUT_CHANNEL,
+	OUT_DEPLOYMENT,
+	OUT_CONNECTION,
+	OUT_DESTINATION,
+	OUT_CORRELATION,
+	OUT_KEY,
+	OUT_HEADERS,
+	OUT_TYPE,
+	OUT_BODY,
 	OUT_FIELDS
 };
 
@@ -82,14 +90,16 @@ static int64_t from_be64(const char *in)
 }
 
 /* Marks every occurrence of `what`; the patch begins behind its first `skip` bytes. */
-static void find_patches(struct bytes *bytes, const char *what, size_t len, int skip, enum patch_kind kind)
+static void find_patches(struct bytes *bytes, const char *what, size_t len, int skip,
+			 enum patch_kind kind)
 {
 	const char *at = bytes->data, *end = bytes->data + bytes->len;
 
 	while ((at = memmem(at, (size_t)(end - at), what, len))) {
 		if (bytes->patch_count == PATCHES_MAX)
 			bench_die("a captured value has too many variable places");
-		bytes->patches[bytes->patch_count++] = (struct patch){kind, (int)(at - bytes->data) + skip};
+		bytes->patches[bytes->patch_count++] = (struct patch){
+			kind, (int)(at - bytes->data) + skip};
 		at += len;
 	}
 }
@@ -124,14 +134,16 @@ static struct bytes bytes_capture(PGresult *result, int column, int64_t started_
 	find_patches(&bytes, order, strlen(order), 0, PATCH_ORDER);
 	be64(started, started_us);
 	find_patches(&bytes, started, sizeof(started), 0, PATCH_STARTED);
-	find_named(&bytes, "quantity", order_quantity(0), PATCH_QUANTITY_TEXT, PATCH_QUANTITY_NUMBER);
+	find_named(&bytes, "quantity", order_quantity(0), PATCH_QUANTITY_TEXT,
+		   PATCH_QUANTITY_NUMBER);
 	find_named(&bytes, "total", order_total(0), PATCH_TOTAL_TEXT, PATCH_TOTAL_NUMBER);
 	find_named(&bytes, "paid", order_total(0), PATCH_TOTAL_TEXT, PATCH_TOTAL_NUMBER);
 	return bytes;
 }
 
 /* The value of this order, in `out` of BYTES_MAX bytes; NULL for NULL. */
-static const char *bytes_make(const struct bytes *bytes, char *out, uint64_t order, int64_t started_us)
+static const char *bytes_make(const struct bytes *bytes, char *out, uint64_t order,
+			      int64_t started_us)
 {
 	char text[24];
 
@@ -175,13 +187,16 @@ static PGresult *query_binary(PGconn *pg, const char *sql)
 	return result;
 }
 
-static void capture_step(struct reference *ref, PGconn *pg, const char *step, struct step_rows *rows)
+static void capture_step(struct reference *ref, PGconn *pg, const char *step,
+			 struct step_rows *rows)
 {
 	char sql[512];
 	PGresult *result;
 	int64_t started_us;
 
-	snprintf(sql, sizeof(sql), "select started_at, snapshot, deployment_id, process from bench.%s_instance", step);
+	snprintf(sql, sizeof(sql),
+		 "select started_at, snapshot, deployment_id, process from bench.%s_instance",
+		 step);
 	result = query_binary(pg, sql);
 	started_us = from_be64(PQgetvalue(result, 0, 0)) + PG_EPOCH_US;
 	rows->snapshot = bytes_capture(result, 1, started_us);
@@ -191,7 +206,8 @@ static void capture_step(struct reference *ref, PGconn *pg, const char *step, st
 	}
 	PQclear(result);
 	snprintf(sql, sizeof(sql),
-		 "select channel, deployment_id, connection, destination, correlation, record_key, headers, content_type, body "
+		 "select channel, deployment_id, connection, destination, correlation, record_key, "
+		 "headers, content_type, body "
 		 "from bench.%s_outbox_entry",
 		 step);
 	result = query_binary(pg, sql);
@@ -215,43 +231,69 @@ static void capture(struct reference *ref, PGconn *pg)
 /* --- statements --- */
 
 enum statement {
-	OUTBOX_DELETE, INBOX_INSERT, ALIAS_INSERT, WAIT_INSERT, INSTANCE_INSERT, OUTBOX_INSERT, CLAIM, WAIT_DELETE,
-	ALIAS_DELETE, INSTANCE_UPDATE, STATEMENTS
+	OUTBOX_DELETE,
+	INBOX_INSERT,
+	ALIAS_INSERT,
+	WAIT_INSERT,
+	INSTANCE_INSERT,
+	OUTBOX_INSERT,
+	CLAIM,
+	WAIT_DELETE,
+	ALIAS_DELETE,
+	INSTANCE_UPDATE,
+	STATEMENTS
 };
 
 static const struct {
 	const char *name, *sql;
 } statements[STATEMENTS] = {
-	[OUTBOX_DELETE] = {"outbox_delete", "delete from sutra.outbox_entry where instance_id = $1::uuid and channel = $2::text "
-					    "and version = $3::int8 and ordinal = 0 and tenant = $4::text"},
-	[INBOX_INSERT] = {"inbox_insert", "insert into sutra.inbox (key, instance_id, created_at, tenant) "
-					  "values ($1::uuid, $2::uuid, now(), $3::text) on conflict (key) do nothing"},
-	[ALIAS_INSERT] = {"alias_insert",
-			  "insert into sutra.alias (key, slot, tenant, instance_id, name, value) values ($1::uuid, "
-			  "'00000000-0000-0000-0000-000000000000', $2::text, $3::uuid, $4::text, $5::text) "
-			  "on conflict (key, slot) do nothing"},
-	[WAIT_INSERT] = {"wait_insert",
-			 "insert into sutra.wait (key, slot, tenant, instance_id, token, node, channel, deployment_id, created_at) "
-			 "values ($1::uuid, $2::uuid, $3::text, $4::uuid, 1, $5::text, $6::text, $7::text, now())"},
+	[OUTBOX_DELETE] = {"outbox_delete",
+			   "delete from sutra.outbox_entry where instance_id = $1::uuid and "
+			   "channel = $2::text "
+			   "and version = $3::int8 and ordinal = 0 and tenant = $4::text"},
+	[INBOX_INSERT] =
+		{"inbox_insert",
+		 "insert into sutra.inbox (key, instance_id, created_at, tenant) "
+		 "values ($1::uuid, $2::uuid, now(), $3::text) on conflict (key) do nothing"},
+	[ALIAS_INSERT] =
+		{"alias_insert",
+		 "insert into sutra.alias (key, slot, tenant, instance_id, name, value) values "
+		 "($1::uuid, "
+		 "'00000000-0000-0000-0000-000000000000', $2::text, $3::uuid, $4::text, $5::text) "
+		 "on conflict (key, slot) do nothing"},
+	[WAIT_INSERT] = {"wait_insert", "insert into sutra.wait (key, slot, tenant, instance_id, "
+					"token, node, channel, deployment_id, created_at) "
+					"values ($1::uuid, $2::uuid, $3::text, $4::uuid, 1, "
+					"$5::text, $6::text, $7::text, now())"},
 	[INSTANCE_INSERT] = {"instance_insert",
-			     "insert into sutra.instance (id, tenant, deployment_id, process, status, version, started_at, snapshot) "
-			     "values ($1::uuid, $2::text, $3::text, $4::text, 'SUSPENDED', 1, $5::timestamptz, $6::bytea)"},
-	[OUTBOX_INSERT] = {"outbox_insert",
-			   "insert into sutra.outbox_entry (instance_id, channel, version, ordinal, tenant, id, deployment_id, "
-			   "connection, destination, correlation, record_key, headers, content_type, required, created_at, "
-			   "next_attempt_at, claimed_at, claim_owner, body) values ($1::uuid, $2::text, $3::int8, 0, $4::text, "
-			   "$5::uuid, $6::text, $7::text, $8::text, $9::bytea, $10::bytea, $11::bytea, $12::text, false, now(), "
-			   "now(), now(), $13::text, $14::bytea)"},
-	[CLAIM] = {"claim", "update sutra.instance i set claim_at = now(), claim_owner = $3::text from sutra.wait w "
-			    "where w.key = $1::uuid and w.tenant = $2::text and i.id = w.instance_id and i.tenant = $2::text "
+			     "insert into sutra.instance (id, tenant, deployment_id, process, "
+			     "status, version, started_at, snapshot) "
+			     "values ($1::uuid, $2::text, $3::text, $4::text, 'SUSPENDED', 1, "
+			     "$5::timestamptz, $6::bytea)"},
+	[OUTBOX_INSERT] = {"outbox_insert", "insert into sutra.outbox_entry (instance_id, channel, "
+					    "version, ordinal, tenant, id, deployment_id, "
+					    "connection, destination, correlation, record_key, "
+					    "headers, content_type, required, created_at, "
+					    "next_attempt_at, claimed_at, claim_owner, body) "
+					    "values ($1::uuid, $2::text, $3::int8, 0, $4::text, "
+					    "$5::uuid, $6::text, $7::text, $8::text, $9::bytea, "
+					    "$10::bytea, $11::bytea, $12::text, false, now(), "
+					    "now(), now(), $13::text, $14::bytea)"},
+	[CLAIM] = {"claim", "update sutra.instance i set claim_at = now(), claim_owner = $3::text "
+			    "from sutra.wait w "
+			    "where w.key = $1::uuid and w.tenant = $2::text and i.id = "
+			    "w.instance_id and i.tenant = $2::text "
 			    "and i.claim_owner is null returning i.version, i.snapshot"},
-	[WAIT_DELETE] = {"wait_delete", "delete from sutra.wait where key = $1::uuid and slot = $2::uuid and tenant = $3::text"},
-	[ALIAS_DELETE] = {"alias_delete",
-			  "delete from sutra.alias where key = $1::uuid and slot = '00000000-0000-0000-0000-000000000000' "
-			  "and tenant = $2::text"},
+	[WAIT_DELETE] = {"wait_delete", "delete from sutra.wait where key = $1::uuid and slot = "
+					"$2::uuid and tenant = $3::text"},
+	[ALIAS_DELETE] = {"alias_delete", "delete from sutra.alias where key = $1::uuid and slot = "
+					  "'00000000-0000-0000-0000-000000000000' "
+					  "and tenant = $2::text"},
 	[INSTANCE_UPDATE] = {"instance_update",
-			     "update sutra.instance set status = 'COMPLETED', version = version + 1, ended_at = now(), claim_at = null, "
-			     "claim_owner = null, snapshot = $5::bytea where id = $1::uuid and tenant = $2::text "
+			     "update sutra.instance set status = 'COMPLETED', version = version + "
+			     "1, ended_at = now(), claim_at = null, "
+			     "claim_owner = null, snapshot = $5::bytea where id = $1::uuid and "
+			     "tenant = $2::text "
 			     "and version = $3::int8 and claim_owner = $4::text"},
 };
 
@@ -308,8 +350,8 @@ static void add_number(struct conn *conn, int64_t number)
 
 static void run(struct conn *conn, enum statement statement)
 {
-	if (!PQsendQueryPrepared(conn->pg, statements[statement].name, conn->count, conn->values, conn->lengths, conn->formats,
-				 1))
+	if (!PQsendQueryPrepared(conn->pg, statements[statement].name, conn->count, conn->values,
+				 conn->lengths, conn->formats, 1))
 		bench_die("%s", PQerrorMessage(conn->pg));
 	conn->count = 0;
 	conn->number_count = 0;
@@ -368,9 +410,13 @@ static void run_outbox_insert(struct conn *conn, const struct step_rows *rows, i
 	add_text(conn, BENCH_TENANT);
 	add_id(conn, &id);
 	for (int i = OUT_DEPLOYMENT; i <= OUT_TYPE; i++)
-		add(conn, bytes_make(&rows->outbox[i], conn->scratch[i], conn->order, conn->started_us), rows->outbox[i].len, 1);
+		add(conn,
+		    bytes_make(&rows->outbox[i], conn->scratch[i], conn->order, conn->started_us),
+		    rows->outbox[i].len, 1);
 	add_text(conn, conn->owner);
-	add(conn, bytes_make(&rows->outbox[OUT_BODY], conn->scratch[OUT_BODY], conn->order, conn->started_us),
+	add(conn,
+	    bytes_make(&rows->outbox[OUT_BODY], conn->scratch[OUT_BODY], conn->order,
+		       conn->started_us),
 	    rows->outbox[OUT_BODY].len, 1);
 	run(conn, OUTBOX_INSERT);
 	conn->sent_version = version;
@@ -416,7 +462,8 @@ static void spawn(struct conn *conn)
 	conn->instance = instance_id(ref);
 	order_text(conn->order, order);
 	text = str_of(order);
-	conn->wait_key = store_wait_key(STR(BENCH_TENANT), str_of(ref->wait_channel), STR(ORDER_ALIAS), text);
+	conn->wait_key = store_wait_key(STR(BENCH_TENANT), str_of(ref->wait_channel),
+					STR(ORDER_ALIAS), text);
 	conn->alias_key = store_alias_key(STR(BENCH_TENANT), STR(ORDER_ALIAS), text);
 	conn->wait_slot = id_digest_of(STR("slot"), id_str(&conn->instance));
 	run_outbox_delete(conn);
@@ -440,7 +487,8 @@ static void spawn(struct conn *conn)
 	add_text(conn, ref->deployment);
 	add_text(conn, ref->process);
 	add_number(conn, conn->started_us - PG_EPOCH_US);
-	add(conn, bytes_make(&ref->spawn.snapshot, conn->scratch[0], conn->order, conn->started_us), ref->spawn.snapshot.len, 1);
+	add(conn, bytes_make(&ref->spawn.snapshot, conn->scratch[0], conn->order, conn->started_us),
+	    ref->spawn.snapshot.len, 1);
 	run(conn, INSTANCE_INSERT);
 	run_outbox_insert(conn, &ref->spawn, 1);
 	commit(conn);
@@ -479,7 +527,8 @@ static void relay(struct conn *conn)
 	add_text(conn, BENCH_TENANT);
 	add_number(conn, 1);
 	add_text(conn, conn->owner);
-	add(conn, bytes_make(&ref->relay.snapshot, conn->scratch[0], conn->order, conn->started_us), ref->relay.snapshot.len, 1);
+	add(conn, bytes_make(&ref->relay.snapshot, conn->scratch[0], conn->order, conn->started_us),
+	    ref->relay.snapshot.len, 1);
 	run(conn, INSTANCE_UPDATE);
 	run_outbox_insert(conn, &ref->relay, 2);
 	commit(conn);
@@ -527,10 +576,11 @@ static void receive(struct conn *conn)
 
 		if (!result)
 			continue;
-		if (status == PGRES_TUPLES_OK ? PQntuples(result) != 1
+		if (status == PGRES_TUPLES_OK    ? PQntuples(result) != 1
 		    : status == PGRES_COMMAND_OK ? strcmp(PQcmdTuples(result), "1") != 0
 						 : status != PGRES_PIPELINE_SYNC)
-			bench_die("a statement did not touch its one row: %s", PQresultErrorMessage(result));
+			bench_die("a statement did not touch its one row: %s",
+				  PQresultErrorMessage(result));
 		PQclear(result);
 		if (--conn->waiting == 0)
 			next(conn);
@@ -543,7 +593,8 @@ static void conn_open(struct conn *conn, struct reference *ref, unsigned index)
 	conn->pg = bench_connect(false);
 	snprintf(conn->owner, sizeof(conn->owner), "reference-host-12345-0a1b2c3d-s%u", index);
 	for (int i = 0; i < STATEMENTS; i++) {
-		PGresult *result = PQprepare(conn->pg, statements[i].name, statements[i].sql, 0, NULL);
+		PGresult *result = PQprepare(conn->pg, statements[i].name, statements[i].sql, 0,
+					     NULL);
 
 		if (PQresultStatus(result) != PGRES_COMMAND_OK)
 			bench_die("%s", PQerrorMessage(conn->pg));
@@ -559,8 +610,9 @@ static void serve(struct reference *ref, struct conn *conns, unsigned count)
 
 	while (ref->running) {
 		for (unsigned i = 0; i < count; i++)
-			fds[i] = (struct pollfd){conns[i].state == CONN_ENDED ? -1 : PQsocket(conns[i].pg),
-						 (short)(POLLIN | (conns[i].unflushed ? POLLOUT : 0)), 0};
+			fds[i] = (struct pollfd){
+				conns[i].state == CONN_ENDED ? -1 : PQsocket(conns[i].pg),
+				(short)(POLLIN | (conns[i].unflushed ? POLLOUT : 0)), 0};
 		if (poll(fds, count, 30000) <= 0)
 			bench_die("the server does not answer");
 		for (unsigned i = 0; i < count; i++) {
@@ -593,11 +645,13 @@ int bench_reference(int64_t seconds, unsigned connections)
 	for (unsigned i = 0; i < connections; i++)
 		spawn(&conns[i]);
 	serve(&ref, conns, connections);
-	printf("{\"orders\": %llu, \"steps\": %llu, \"seconds\": %.6f, \"cpu_us\": %lld, \"transactions\": %llu, "
+	printf("{\"orders\": %llu, \"steps\": %llu, \"seconds\": %.6f, \"cpu_us\": %lld, "
+	       "\"transactions\": %llu, "
 	       "\"statements\": %llu, \"outbox_deleted\": %llu, \"p50_us\": %u, \"p99_us\": %u}\n",
 	       (unsigned long long)ref.next, (unsigned long long)ref.steps,
-	       (double)(time_monotonic_us() - began_us) / (double)US_PER_S, (long long)(bench_cpu_us() - cpu_us),
-	       (unsigned long long)ref.transactions, (unsigned long long)ref.statements, (unsigned long long)ref.deleted,
+	       (double)(time_monotonic_us() - began_us) / (double)US_PER_S,
+	       (long long)(bench_cpu_us() - cpu_us), (unsigned long long)ref.transactions,
+	       (unsigned long long)ref.statements, (unsigned long long)ref.deleted,
 	       samples_quantile(&ref.latency, 500), samples_quantile(&ref.latency, 990));
 	for (unsigned i = 0; i < connections; i++)
 		PQfinish(conns[i].pg);

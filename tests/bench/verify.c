@@ -34,15 +34,19 @@ static PGresult *query(PGconn *pg, uint32_t orders)
 	array_begin(&arrays[0], orders);
 	array_begin(&arrays[1], orders);
 	for (uint32_t i = 0; i < orders; i++) {
-		array_add(&arrays[0], store_inbox_key(STR(BENCH_TENANT), STR("orders"), str_of(order_text(i, order))));
-		array_add(&arrays[1], store_inbox_key(STR(BENCH_TENANT), STR("payments"), str_of(payment_text(i, payment))));
+		array_add(&arrays[0], store_inbox_key(STR(BENCH_TENANT), STR("orders"),
+						      str_of(order_text(i, order))));
+		array_add(&arrays[1], store_inbox_key(STR(BENCH_TENANT), STR("payments"),
+						      str_of(payment_text(i, payment))));
 	}
 	result = PQexecParams(
 		pg,
 		"select n, i.started_at, i.snapshot, "
-		"concat_ws('|', i.tenant, i.deployment_id, i.process, i.status, i.version, i.ended_at is not null, i.code, "
+		"concat_ws('|', i.tenant, i.deployment_id, i.process, i.status, i.version, "
+		"i.ended_at is not null, i.code, "
 		"i.claim_owner is null, a.tenant, b.tenant) "
-		"from unnest($1::uuid[], $2::uuid[]) with ordinality as k(first, second, n) join sutra.inbox a on a.key = k.first "
+		"from unnest($1::uuid[], $2::uuid[]) with ordinality as k(first, second, n) join "
+		"sutra.inbox a on a.key = k.first "
 		"join sutra.inbox b on b.key = k.second and b.instance_id = a.instance_id "
 		"join sutra.instance i on i.id = a.instance_id order by n",
 		2, NULL, (const char *const[]){arrays[0].data, arrays[1].data},
@@ -87,7 +91,8 @@ int bench_verify(uint64_t orders)
 	for (int i = 0; i < PQntuples(result); i++) {
 		buf_add(&block, PQgetvalue(result, i, 0), 8);
 		buf_add(&block, PQgetvalue(result, i, 3), (size_t)PQgetlength(result, i, 3));
-		add_snapshot(&block, PQgetvalue(result, i, 2), PQgetlength(result, i, 2), PQgetvalue(result, i, 1));
+		add_snapshot(&block, PQgetvalue(result, i, 2), PQgetlength(result, i, 2),
+			     PQgetvalue(result, i, 1));
 		if ((i + 1) % BLOCK)
 			continue;
 		sha256_hex(buf_str(&block), hex);
