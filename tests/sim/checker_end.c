@@ -86,7 +86,7 @@ static bool is_of_order(struct str body, const char *order)
 static int64_t check_messages(struct checker *checker, const char *topic, const struct load_order *order, int count,
 			      int64_t first)
 {
-	char keys[16][ID_TEXT_SIZE];
+	char keys[LOAD_PARTS_MAX + 2][ID_TEXT_SIZE];
 	int found = 0;
 	int64_t paid = 0;
 
@@ -100,7 +100,7 @@ static int64_t check_messages(struct checker *checker, const char *topic, const 
 				continue;
 			for (int i = 0; i < found; i++)
 				known = known || str_equal(str_of(keys[i]), key);
-			if (known || found == 16)
+			if (known || found == LOAD_PARTS_MAX + 2)
 				continue;
 			snprintf(keys[found], ID_TEXT_SIZE, "%.*s", STR_ARG(key));
 			if (json_int(record->value, "n") != first + found)

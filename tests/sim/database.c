@@ -215,6 +215,7 @@ static void server_run(struct sim_database *database, const struct process *proc
 		fence = fence_disarm(database, segment, wall_us);
 	memory_segment_run(database->tables, segment, wall_us);
 	segment->xid = xid;
+	database->stats.fenced += segment->outcome == SEGMENT_GATED && segment->gate == GATE_FENCE;
 	xact_set(database, xid, segment->outcome == SEGMENT_COMMITTED ? XACT_COMMITTED : XACT_ABORTED);
 	if (segment->outcome != SEGMENT_COMMITTED || !segment->writes)
 		return;

@@ -59,7 +59,7 @@ bool sim_database_is_up(const struct sim_database *database);
 struct memory_database *sim_database_tables(struct sim_database *database);
 
 struct sim_database_stats {
-	uint64_t segments, commits, doubts, cuts, locks, restarts, lost_commits, terminated;
+	uint64_t segments, commits, doubts, cuts, locks, restarts, lost_commits, terminated, fenced;
 };
 const struct sim_database_stats *sim_database_stats(const struct sim_database *database);
 

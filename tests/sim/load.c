@@ -86,10 +86,10 @@ static void load_payments(struct load *load, int order, int64_t order_at_us, int
 {
 	struct load_order *o = &load->orders[order];
 	/* All under the order's key, each under its own, or without one. */
-	uint64_t keys = sim_below(load->sim, 3);
+	uint64_t keys = o->parts > 4 ? 1 + sim_below(load->sim, 2) : sim_below(load->sim, 3);
 
 	for (int i = 0; i < o->payments; i++) {
-		int64_t at_us = order_at_us + sim_between(load->sim, -span_us / 8, span_us / 3);
+		int64_t at_us = order_at_us + sim_between(load->sim, -span_us / 8, o->parts > 4 ? span_us : span_us / 3);
 		char key[24] = "";
 		struct load_event *event;
 
@@ -103,16 +103,16 @@ static void load_payments(struct load *load, int order, int64_t order_at_us, int
 	}
 }
 
-static void load_orders(struct load *load, int64_t span_us)
+static void load_orders(struct load *load, int64_t span_us, bool hot)
 {
-	load->order_count = (int)sim_between(load->sim, 3, LOAD_ORDERS_MAX);
+	load->order_count = hot ? (int)sim_between(load->sim, 1, 3) : (int)sim_between(load->sim, 3, LOAD_ORDERS_MAX);
 	for (int i = 0; i < load->order_count; i++) {
 		struct load_order *order = &load->orders[i];
 		int64_t at_us = sim_between(load->sim, 0, span_us * 2 / 3);
 		struct load_event *event;
 
 		snprintf(order->id, sizeof(order->id), "o-%d", i + 1);
-		order->parts = (int)sim_between(load->sim, 1, 4);
+		order->parts = hot ? (int)sim_between(load->sim, 5, LOAD_PARTS_MAX) : (int)sim_between(load->sim, 1, 4);
 		order->payments = order->parts + (sim_chance(load->sim, 150000) ? 1 : 0);
 		event = load_add(load, LOAD_ORDER, "orders", i, order->id, at_us, span_us);
 		snprintf(event->body, sizeof(event->body), "{\"orderId\":\"%s\",\"parts\":%d}", order->id,
@@ -156,7 +156,7 @@ static void make_receipts(struct loop_timer *timer)
 	sim_cluster_topic_make(container_of(timer, struct load, make_receipts)->cluster, "receipts", OUT_PARTITIONS);
 }
 
-void load_init(struct load *load, struct sim *sim, struct sim_cluster *cluster, int64_t span_us)
+void load_init(struct load *load, struct sim *sim, struct sim_cluster *cluster, int64_t span_us, bool hot)
 {
 	*load = (struct load){.sim = sim, .cluster = cluster};
 	sim_cluster_topic_make(cluster, "orders", PARTITIONS);
@@ -166,7 +166,7 @@ void load_init(struct load *load, struct sim *sim, struct sim_cluster *cluster, 
 	loop_timer_init(&load->make_receipts, sim_world(sim), make_receipts);
 	loop_timer_start(&load->make_payments, sim_chance(sim, 900000) ? 0 : sim_between(sim, 1000000, 6000000));
 	loop_timer_start(&load->make_receipts, sim_chance(sim, 900000) ? 0 : sim_between(sim, 1000000, 20000000));
-	load_orders(load, span_us);
+	load_orders(load, span_us, hot);
 	load_hopeless(load, span_us);
 }
 

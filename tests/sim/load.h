@@ -11,6 +11,7 @@
 #include "tests/sim/cluster.h"
 
 #define LOAD_ORDERS_MAX 12
+#define LOAD_PARTS_MAX 10
 #define LOAD_EVENTS_MAX 128
 #define LOAD_RECORDS_MAX 256
 
@@ -63,8 +64,8 @@ struct load {
 	struct loop_timer make_payments, make_receipts;
 };
 
-/* All of it comes within `span_us`. Makes the topics. */
-void load_init(struct load *load, struct sim *sim, struct sim_cluster *cluster, int64_t span_us);
+/* All of it comes within `span_us`; `hot`: few orders in many parts, so that everybody wants the same instances. Makes the topics. */
+void load_init(struct load *load, struct sim *sim, struct sim_cluster *cluster, int64_t span_us, bool hot);
 void load_done(struct load *load);
 bool load_is_produced(const struct load *load);
 

@@ -86,6 +86,8 @@ struct world {
 	struct slot *due_slot; /* NULL: any */
 	struct fault_plan *trap; /* waits for its commit */
 	bool calm;
+	bool hot;	  /* the load wants few instances */
+	bool slow_owners; /* replicas are stopped just when they have a claim, until others may take it over */
 	uint64_t kills, pauses, stops;
 };
 
@@ -303,7 +305,9 @@ static struct slot *some_slot(struct world *world)
 
 static void fault_pause(struct world *world, struct slot *slot)
 {
-	int64_t for_us = sim_between(world->sim, 100 * US_PER_MS, 14 * US_PER_S);
+	/* Half of the time long enough for its claims to age and too short for its partitions to go. */
+	int64_t for_us = sim_below(world->sim, 2) ? sim_between(world->sim, 3 * US_PER_S, 7 * US_PER_S)
+						  : sim_between(world->sim, 100 * US_PER_MS, 14 * US_PER_S);
 
 	sim_note(world->sim, "%s is paused for %lld us", slot->name, (long long)for_us);
 	world->pauses++;
@@ -424,6 +428,11 @@ static void faults_plan(struct world *world)
 	for (size_t i = 0; i < kind_count; i++)
 		kinds[i] = (enum fault_kind)sim_below(sim, FAULT_KIND_COUNT);
 	world->plan_count = (int)sim_below(sim, FAULTS_MAX + 1);
+	if (world->slow_owners) {
+		kinds[0] = FAULT_PAUSE;
+		kind_count = 1;
+		world->plan_count = FAULTS_MAX;
+	}
 	for (int i = 0; i < world->plan_count; i++) {
 		struct fault_plan *plan = &world->plans[i];
 
@@ -432,6 +441,10 @@ static void faults_plan(struct world *world)
 		plan->delay_steps = sim_below(sim, sim_below(sim, 2) ? 4 : 40);
 		plan->trap = sim_below(sim, 2);
 		plan->statement = statements[sim_below(sim, ARRAY_LEN(statements))];
+		if (world->slow_owners) {
+			plan->trap = true;
+			plan->statement = STATEMENT_CLAIM;
+		}
 		loop_timer_init(&plan->timer, sim_world(sim), fault_is_due);
 		loop_timer_start(&plan->timer, sim_between(sim, 0, STORM_US));
 	}
@@ -536,6 +549,8 @@ static void world_build(struct world *world)
 {
 	struct sim *sim = world->sim;
 	enum world_bug bug = world->options->bug;
+	bool hot = sim_below(sim, 3) == 0;
+	bool slow_owners = hot && sim_below(sim, 2);
 	struct sim_database_settings database = {
 		.latency_max_us = sim_between(sim, 1 * US_PER_MS, 60 * US_PER_MS),
 		.cut_per_million = rate(world, 30000),
@@ -545,7 +560,7 @@ static void world_build(struct world *world)
 	};
 	struct sim_cluster_settings cluster = {
 		.latency_max_us = sim_between(sim, 1 * US_PER_MS, 80 * US_PER_MS),
-		.session_timeout_us = 6 * US_PER_S,
+		.session_timeout_us = slow_owners || sim_below(sim, 2) ? 10 * US_PER_S : 6 * US_PER_S,
 		.commit_fails_per_million = rate(world, 200000),
 		.produce_fails_per_million = rate(world, 200000),
 		.produce_unknown_per_million = rate(world, 200000),
@@ -556,15 +571,17 @@ static void world_build(struct world *world)
 		.appended = checker_record,
 	};
 
+	world->hot = hot;
+	world->slow_owners = slow_owners;
 	world->checker = checker_new(sim, &world->load);
 	database.user = world;
 	cluster.user = world->checker;
 	world->database = sim_database_new(sim, &database);
 	world->cluster = sim_cluster_new(sim, &cluster);
 	world_settings(world);
-	load_init(&world->load, sim, world->cluster, LOAD_US);
+	load_init(&world->load, sim, world->cluster, LOAD_US, world->hot);
 	checker_begin(world->checker, world->cluster, world->database);
-	world->slot_count = sim_below(sim, 4) ? 2 : 1;
+	world->slot_count = slow_owners || sim_below(sim, 4) ? 2 : 1;
 	for (int i = 0; i < world->slot_count; i++) {
 		struct slot *slot = &world->slots[i];
 
@@ -592,12 +609,13 @@ static void world_summary(struct world *world, struct world_result *result)
 
 	snprintf(result->summary, sizeof(result->summary),
 		 "%d replicas, %d orders, %d records; %llu kills, %llu pauses, %llu stops; database: %llu commits, "
-		 "%llu cuts, %llu doubts, %llu locks, %llu restarts (%llu commits lost); kafka: %llu rebalances, "
+		 "%llu cuts, %llu doubts, %llu locks, %llu fenced, %llu restarts (%llu commits lost); kafka: %llu rebalances, "
 		 "%llu evictions, %llu redelivered, %llu commits failed, %llu produces failed",
 		 world->slot_count, world->load.order_count, world->load.record_count,
 		 (unsigned long long)world->kills, (unsigned long long)world->pauses,
 		 (unsigned long long)world->stops, (unsigned long long)d->commits, (unsigned long long)d->cuts,
-		 (unsigned long long)d->doubts, (unsigned long long)d->locks, (unsigned long long)d->restarts,
+		 (unsigned long long)d->doubts, (unsigned long long)d->locks,
+		 (unsigned long long)d->fenced, (unsigned long long)d->restarts,
 		 (unsigned long long)d->lost_commits, (unsigned long long)c->rebalances,
 		 (unsigned long long)c->evictions, (unsigned long long)c->redelivered,
 		 (unsigned long long)c->commit_failures, (unsigned long long)c->produce_failures);
