@@ -34,12 +34,10 @@ static void outbox_fail_done(struct task *task)
 		struct outbox_entry *entry = list_entry(pos, struct outbox_entry, batch_link);
 
 		list_remove(pos);
-		if (!ok && entry->poisoned) {
-			list_push(&outbox->failing, pos); /* it must be written, or it would come back */
-			continue;
-		}
-		entry->failing = false;
-		if (entry->poisoned)
+		/* It has failed again meanwhile; or it is poisoned, which must be written, or it would come back. */
+		if (entry->unwritten || (!ok && entry->poisoned))
+			list_push(&outbox->failing, pos);
+		else if (entry->poisoned)
 			outbox_entry_free(entry);
 	}
 	outbox_query_end(query);
@@ -143,6 +141,8 @@ void outbox_fail_more(struct outbox *outbox)
 		return;
 	outbox_query_begin(query);
 	entries = outbox_sorted(query, &outbox->failing, FAIL_MOST, &count);
+	for (uint32_t i = 0; i < count; i++)
+		entries[i]->unwritten = false;
 	columns = outbox_key_columns(query, entries, count, 5);
 	backoff_fill(query, entries, count, columns);
 	outbox_query_call(query, 0, STATEMENT_OUTBOX_FAIL, columns);
@@ -189,9 +189,8 @@ void outbox_failed(struct outbox_entry *entry, enum code code, const char *text)
 			    (long long)entry->row.attempt_count, (long long)entry->delay_ms, text);
 		loop_timer_start(&entry->retry, entry->delay_ms * US_PER_MS);
 	}
-	if (!entry->failing) {
-		entry->failing = true;
+	entry->unwritten = true;
+	if (!list_is_linked(&entry->batch_link))
 		list_push(&outbox->failing, &entry->batch_link);
-	}
 	outbox_fail_more(outbox);
 }

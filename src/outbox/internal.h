@@ -57,7 +57,7 @@ struct outbox_entry {
 	bool give_back; /* counted in group.giving_back */
 	bool last_of_group; /* when it was confirmed nothing of its group was left in memory */
 	bool poisoned;
-	bool failing; /* stands in outbox.failing, or in the query that writes it */
+	bool unwritten; /* the database does not know of the last attempt, and the query under way does not say it */
 	enum code failure_code;
 	char failure_text[160];
 	int64_t delay_ms;

@@ -156,7 +156,6 @@ void outbox_entry_give_back(struct outbox_entry *entry)
 	loop_timer_stop(&entry->retry);
 	list_remove(&entry->group_link);
 	list_remove(&entry->batch_link);
-	entry->failing = false;
 	entry->state = ENTRY_GIVING_BACK;
 	list_push(&entry->outbox->giving_back, &entry->batch_link);
 	outbox_release_more(entry->outbox);
