@@ -4,7 +4,8 @@
  * everything that later stages ask of a message (type, event id, reply address, trace context) is worked out once.
  *
  * The result lives in the message's arena, not in the turn's, because it travels: to the owner lane with a handoff, and
- * through every hold, so a message that is refused a hundred times is decoded once.
+ * through every hold, so a message that is refused a hundred times is decoded once. Nothing in it points into the view, which
+ * may change, and end, while the message is held.
  *
  * Whatever is wrong with the bytes is a rejection with its own code, never an error of the process: the caller
  * dead-letters the message (G9) and goes on.
@@ -139,15 +140,15 @@ enum result decode_message(struct message *message, const struct route *route, c
 	decoded->event.headers = &message->headers;
 	decoded->event.id = decode_event_id(message, channel, &ce);
 	decoded->event.type = decode_type(message, &ce);
-	decoded->event.channel = channel->name;
+	decoded->event.channel = arena_str(&message->arena, channel->name);
 	decoded->event.key = message->key;
 	decoded->event.time_us = message->time_us;
 	if (ce.present && !time_parse(ce.time, &decoded->event.time_us))
 		decoded->event.time_us = message->time_us;
 	decoded->event.reply = (struct reply_address){
-		.channel = channel->name,
-		.connection = channel->connection,
-		.transport = channel->transport,
+		.channel = decoded->event.channel,
+		.connection = arena_str(&message->arena, channel->connection),
+		.transport = arena_str(&message->arena, channel->transport),
 		.destination = message->reply_destination,
 		.correlation = message->reply_correlation,
 	};

@@ -92,7 +92,6 @@ void delivery_dispatch(struct delivery *dlv)
 	struct lane_request *request = &dlv->request;
 	uint32_t lane = delivery_lane(dlv);
 
-	request->submitted_us = loop_now_us(dlv->intake->loop);
 	dlv->state = DELIVERY_ON_LANE;
 	if (lane_set_submit(dlv->intake->lanes, lane, request))
 		return;

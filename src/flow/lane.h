@@ -63,7 +63,6 @@ struct lane_request {
 	struct id *inbox_keys; /* of its event id under every live rule; what the commit inserts */
 	uint32_t inbox_key_count;
 	struct arena resolved; /* of the last resolve: target, inbox and interest keys */
-	int64_t submitted_us;
 
 	/* The answer. */
 	enum lane_answer answer;

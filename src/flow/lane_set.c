@@ -193,8 +193,15 @@ static void executor_pinged(struct task *ping)
 	__atomic_store_n(&executor->ping_out, false, __ATOMIC_RELEASE);
 }
 
+/*
+ * Only time in which this function was called counts as a stall: a process that was stopped for an hour finds every ping
+ * unanswered when it goes on, and is healthy.
+ */
 uint32_t lane_set_check(struct lane_set *set, int64_t now_us)
 {
+	bool slept = now_us - set->checked_us > set->settings.stall_timeout_ms * US_PER_MS / 2;
+
+	set->checked_us = now_us;
 	for (uint32_t i = 0; i < set->settings.executors; i++) {
 		struct executor_thread *executor = &set->executors[i];
 
@@ -203,6 +210,8 @@ uint32_t lane_set_check(struct lane_set *set, int64_t now_us)
 			__atomic_store_n(&executor->ping_out, true, __ATOMIC_RELEASE);
 			executor->ping.run = executor_pinged;
 			loop_post(executor->loop, &executor->ping);
+		} else if (slept) {
+			executor->pinged_us = now_us;
 		} else if (now_us - executor->pinged_us > set->settings.stall_timeout_ms * US_PER_MS) {
 			executor_mark_dead(executor);
 		}

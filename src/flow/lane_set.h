@@ -48,6 +48,7 @@ struct lane_set {
 	struct executor_thread *executors;
 	struct histogram step_time;   /* the pure step */
 	struct histogram commit_time; /* from asking the store to its answer */
+	int64_t checked_us;	      /* lane_set_check's */
 };
 
 struct lane_set *lane_set_new(struct runtime *runtime, const struct lane_set_settings *settings, struct store *store,
@@ -80,8 +81,8 @@ struct lane_waiter {
 /* @thread any; one use at a time, lent until `room` runs */
 void lane_set_wait_room(struct lane_set *set, uint32_t lane, struct lane_waiter *waiter);
 
-/* Marks lanes of executors that are stuck for longer than the stall timeout dead. Returns how many lanes are dead. @thread any
- * one, not an executor */
+/* Marks lanes of executors that are stuck for longer than the stall timeout dead; to be called several times within it. Returns how
+ * many lanes are dead. @thread any one, not an executor */
 uint32_t lane_set_check(struct lane_set *set, int64_t now_us);
 uint32_t lane_set_alive(const struct lane_set *set);
 /* A lane of this executor has applied its view. @thread the executor */

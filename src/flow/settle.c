@@ -12,7 +12,8 @@
  * refusal.backoff.min to .max, with jitter over its upper half so that replicas do not march in step.
  *
  * An unmatched relay is held in the same way, for `unmatched.hold` at most: then one last resolve decides, and only that may
- * declare it unmatched for good. It is the head of its chain, so everything before it has settled by then.
+ * declare it unmatched for good. It is the head of its chain, so everything before it has settled by then. The hold begins
+ * anew after the engine or the database was away: what the relay is for was held up as long.
  */
 #include "base/alloc.h"
 #include "base/log.h"
@@ -97,7 +98,11 @@ static void intake_update_oldest(struct intake *intake)
 	int64_t now_us = loop_now_us(intake->loop);
 	int64_t oldest = 0;
 
-	if (intake->stats.held && now_us - intake->oldest_checked_us < OLDEST_INTERVAL_US)
+	if (!intake->stats.held) {
+		__atomic_store_n(&intake->stats.oldest_held_us, 0, __ATOMIC_RELAXED);
+		return;
+	}
+	if (now_us - intake->oldest_checked_us < OLDEST_INTERVAL_US)
 		return;
 	intake->oldest_checked_us = now_us;
 	list_for_each(&intake->window, pos, tmp) {
@@ -136,7 +141,10 @@ static void settle_hold(struct delivery *dlv)
 	dlv->attempts++;
 	if (!dlv->held_since_us)
 		dlv->held_since_us = now_us;
-	if (dlv->hold_reason == ANSWER_UNMATCHED && !dlv->unmatched_since_us)
+	/* While nothing could be looked up, nothing could have come to wait either: that time is not part of the hold. */
+	if (dlv->hold_reason == ANSWER_UNAVAILABLE)
+		dlv->unmatched_since_us = 0;
+	else if (dlv->hold_reason == ANSWER_UNMATCHED && !dlv->unmatched_since_us)
 		dlv->unmatched_since_us = now_us;
 	log_debug(&about, "held (%s, attempt %u): %s", lane_answer_name(dlv->hold_reason), dlv->attempts,
 		  dlv->request.error.text);

@@ -115,6 +115,18 @@ static void turn_reject(struct turn *turn, const struct error *why)
 	turn_enter(turn, TURN_COMMIT);
 }
 
+/* As turn_reject, but a claim that is held is given back first. */
+static void turn_reject_claimed(struct turn *turn, const struct error *why)
+{
+	if (!turn->claimed) {
+		turn_reject(turn, why);
+		return;
+	}
+	turn->after = TURN_AFTER_REJECT;
+	turn->error = *why;
+	turn_enter(turn, TURN_RELEASE);
+}
+
 /* Every way out of a held claim but its commit. */
 static void turn_give_up_claim(struct turn *turn, enum lane_answer answer, enum code code, const char *text)
 {
@@ -285,9 +297,7 @@ static void turn_load(struct turn *turn)
 	}
 	if (snapshot_unpack(&turn->arena, claim.snapshot, claim.instance, turn->request->tenant, claim.version,
 			    &turn->inst, &err) != RESULT_OK) {
-		turn->after = TURN_AFTER_REJECT;
-		turn->error = err;
-		turn_enter(turn, TURN_RELEASE);
+		turn_reject_claimed(turn, &err);
 		return;
 	}
 	turn_enter(turn, TURN_STEP);
@@ -299,6 +309,7 @@ static void turn_claimed(struct task *done)
 
 	switch (turn->ask.claim.base.outcome) {
 	case STORE_OK:
+		turn->claimed = true;
 		turn_load(turn);
 		break;
 	case STORE_REFUSED:
@@ -337,7 +348,6 @@ static void turn_fail(struct turn *turn, const struct error *why, const struct n
 	outbox_parcel_free(&turn->parcel);
 	engine_fail(&env, turn->inst, turn->id, turn->request->tenant, turn->start, &turn->request->decoded->event,
 		    why, at, &turn->step);
-	turn->failing = true;
 	/* Without sends there is nothing left to code, so this cannot be refused. */
 	if (commit_build_step(turn, &nowhere, &err) != RESULT_OK)
 		assert(!"a failed step has nothing to code");
@@ -369,10 +379,9 @@ static void turn_step(struct turn *turn)
 		return;
 	}
 	if (result != RESULT_OK) {
-		turn_reject(turn, &err);
+		turn_reject_claimed(turn, &err);
 		return;
 	}
-	turn->failing = turn->step.failed;
 	if (commit_build_step(turn, &at, &err) != RESULT_OK) {
 		turn_fail(turn, &err, at);
 		return;
@@ -418,7 +427,7 @@ static void turn_committed_ok(struct turn *turn)
 	turn->request->instance = turn->id;
 	turn_count_commit(turn);
 	turn_wake(turn);
-	if (turn->failing) {
+	if (turn->step.failed) {
 		about = turn_about(turn, turn->step.failure.code, id);
 		log_error(&about, "instance FAILED at %.*s: %s",
 			  STR_ARG(turn->step.failure_node ? turn->step.failure_node->id : STR("?")),
@@ -454,7 +463,7 @@ static void turn_commit_rejected(struct turn *turn)
 	char id[ID_TEXT_SIZE];
 	struct log_about about = turn_about(turn, err.code, id);
 
-	if (!turn->rejecting && !turn->failing && turn->inst) {
+	if (!turn->rejecting && !turn->step.failed && turn->inst) {
 		turn_fail(turn, &err, NULL);
 		return;
 	}
@@ -463,7 +472,7 @@ static void turn_commit_rejected(struct turn *turn)
 		return;
 	}
 	log_error(&about, "the database takes neither the step nor its dead letter: %s", err.text);
-	if (turn->inst)
+	if (turn->claimed)
 		turn_give_up_claim(turn, ANSWER_UNAVAILABLE, err.code, err.text);
 	else
 		turn_answer_error(turn, ANSWER_UNAVAILABLE, err.code, err.text);
@@ -472,7 +481,7 @@ static void turn_commit_rejected(struct turn *turn)
 /* Nothing was written. What was claimed is given back. */
 static void turn_commit_undone(struct turn *turn, enum lane_answer answer, enum code code, const char *text)
 {
-	if (turn->inst && !turn->rejecting)
+	if (turn->claimed)
 		turn_give_up_claim(turn, answer, code, text);
 	else
 		turn_answer_error(turn, answer, code, text);
@@ -531,6 +540,7 @@ static void turn_released(struct task *done)
 	struct turn *turn = container_of(done, struct turn, ask.release.base.done);
 
 	turn->inst = NULL;
+	turn->claimed = false;
 	if (turn->after == TURN_AFTER_REJECT)
 		turn_reject(turn, &turn->error);
 	else

@@ -59,7 +59,7 @@ struct turn {
 	struct id id;			  /* the instance */
 	struct step_result step;
 	bool rejecting; /* the commit under way is a dead letter alone */
-	bool failing;	/* the commit under way is of a step that failed */
+	bool claimed;	/* we hold the instance's claim: released by the commit, or by TURN_RELEASE */
 	struct outbox_parcel *parcel;
 
 	/* release: what is answered, or done, when the claim is given back */

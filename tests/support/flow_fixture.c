@@ -147,7 +147,8 @@ struct flow_fixture *flow_fixture_new(const struct flow_fixture_settings *settin
 {
 	struct flow_fixture *fixture = mem_zalloc(sizeof(*fixture));
 	struct executor *executor = settings->executor;
-	struct store_settings store = {256, 4u << 20, 100, 60000, "fixture"};
+	struct store_settings store = {256, 4u << 20, 100,
+				       settings->claim_timeout_ms ? settings->claim_timeout_ms : 60000, "fixture"};
 	struct outbox_settings outbox = {"fixture", 60000, 50, 10, 100, settings->max_attempts, 10000};
 	struct lane_set_settings lanes = {
 		.lanes = settings->lanes ? settings->lanes : 4,
@@ -176,7 +177,8 @@ struct flow_fixture *flow_fixture_new(const struct flow_fixture_settings *settin
 	fixture->outbox = outbox_new(fixture->runtime, fixture->store, &outbox, fixture_route, fixture);
 	fixture->wake = wake_new();
 	fixture->lanes = lane_set_new(fixture->runtime, &lanes, fixture->store, fixture->outbox, fixture->wake);
-	fixture_load(fixture, settings->package ? settings->package : "examples/order-saga");
+	fixture->package = settings->package ? settings->package : "examples/order-saga";
+	fixture_load(fixture, fixture->package);
 	outbox_view(fixture->outbox, fixture->view);
 	outbox_start(fixture->outbox);
 	ck_assert_msg(lane_set_flip(fixture->lanes, fixture->view, &err) == RESULT_OK, "%s", err.text);
@@ -185,6 +187,32 @@ struct flow_fixture *flow_fixture_new(const struct flow_fixture_settings *settin
 		fixture_add_channel(fixture, fixture->view->routes[i],
 				    settings->unmatched_hold_ms ? settings->unmatched_hold_ms : 30000);
 	return fixture;
+}
+
+static bool fixture_flipped(void *arg)
+{
+	struct flow_fixture *fixture = arg;
+
+	return lane_set_flipped(fixture->lanes, fixture->view);
+}
+
+static void fixture_nothing(void *arg UNUSED)
+{
+}
+
+void flow_fixture_reload(struct flow_fixture *fixture)
+{
+	struct deployment *old_deployment = fixture->deployment;
+	struct view *old_view = fixture->view;
+	struct error err = ERROR_INIT;
+
+	fixture_load(fixture, fixture->package);
+	outbox_view(fixture->outbox, fixture->view);
+	ck_assert_msg(lane_set_flip(fixture->lanes, fixture->view, &err) == RESULT_OK, "%s", err.text);
+	ck_assert(test_wait(fixture_flipped, fixture, DEADLINE_MS));
+	view_unref(&old_view);
+	deployment_unref(&old_deployment);
+	loop_call(fixture->loop, fixture_nothing, NULL);
 }
 
 static struct flow_fixture_channel *fixture_channel(struct flow_fixture *fixture, const char *name)

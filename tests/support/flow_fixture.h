@@ -38,6 +38,7 @@ struct flow_fixture_settings {
 	int64_t unmatched_hold_ms; /* default 30 s */
 	int64_t max_attempts;	   /* of the outbox; default for ever */
 	struct executor *executor; /* default: memory; owned by the fixture's store */
+	int64_t claim_timeout_ms;  /* of instances; default a minute */
 };
 
 struct flow_fixture {
@@ -49,6 +50,7 @@ struct flow_fixture {
 	struct lane_set *lanes;
 	struct deployment *deployment;
 	struct view *view;
+	const char *package;
 	struct loop *loop; /* of the consumers and the publisher */
 	struct flow_fixture_channel {
 		struct consumer consumer;
@@ -75,6 +77,8 @@ void flow_fixture_send(struct flow_fixture *fixture, const char *channel, const 
 /* As flow_fixture_send with bytes and a traceparent header. */
 void flow_fixture_send_message(struct flow_fixture *fixture, const char *channel, struct message *message);
 struct message *flow_fixture_message(struct flow_fixture *fixture, const char *order_key, const char *id, struct str body);
+/* Loads the package anew and flips lanes and outbox to it; the old deployment is gone when it returns. */
+void flow_fixture_reload(struct flow_fixture *fixture);
 /* The partition is taken away: every unsettled message of the channel. */
 void flow_fixture_revoke(struct flow_fixture *fixture, const char *channel);
 
