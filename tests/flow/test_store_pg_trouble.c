@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/fault.h"
 #include "tests/flow/cut_proxy.h"
 #include "tests/flow/pg_fixture.h"
 #include "tests/support/store_suite.h"
@@ -296,6 +297,22 @@ START_TEST(one_locked_row_stops_nobody_else)
 }
 END_TEST
 
+/* Behind the Sync and before its answer, by the fault point that stands there. */
+START_TEST(commit_cut_by_its_fault_point)
+{
+	struct store_commit commit;
+
+	open_rig(false, _i, 100);
+	for (uint32_t n = 0; n < 5; n++) {
+		ck_assert(fault_configure("commit_sent=fail@1"));
+		make_spawn(&commit, n);
+		ck_assert_int_eq(run(&commit.base), STORE_OK);
+		ck_assert_uint_eq(rig_stats(&rig).doubts, n + 1);
+	}
+	check_once(5);
+}
+END_TEST
+
 START_TEST(database_away_and_back)
 {
 	struct store_commit commit;
@@ -323,6 +340,7 @@ static Suite *trouble_suite(void)
 	tcase_add_loop_test(tcase, session_ended_inside_a_commit, 0, 2);
 	tcase_add_loop_test(tcase, session_left_waiting_inside_a_commit, 0, 2);
 	tcase_add_loop_test(tcase, session_stopped_inside_a_commit, 0, 2);
+	tcase_add_loop_test(tcase, commit_cut_by_its_fault_point, 0, 2);
 	TEST_ADD_ALL(tcase, resume_with_its_answer_cut, one_locked_row_stops_nobody_else, database_away_and_back);
 	suite_add_tcase(suite, tcase);
 	return suite;
