@@ -2,7 +2,8 @@
 """What README.md, the texts at the top and docs/*.md name in backticks, or link to, exists.
 
 A word in backticks is a path when it begins with one of the top folders; `path:name` must also be found in that file.
-Words with a placeholder (<, *, …, {) are left alone. Folder READMEs are held to the same rule. And the man page has every
+Programs of the build, as tests/module.am lists
+them, count as well; words with a placeholder (<, *, …, {) are left alone. Folder READMEs are held to the same rule. And the man page has every
 command and each of its options.
 """
 import os
@@ -60,11 +61,13 @@ def manual(root):
 
 def check(root):
     findings = list(manual(root))
+    programs = set(common.read(root, "tests/module.am").split())
     for page in pages(root):
         for number, line in enumerate(common.read(root, page).split("\n"), 1):
             for path, name in named(line):
                 if not os.path.exists(os.path.join(root, path)):
-                    findings.append(f"{page}:{number}: {path} does not exist")
+                    if path not in programs:
+                        findings.append(f"{page}:{number}: {path} does not exist")
                 elif name and name not in common.read(root, path):
                     findings.append(f"{page}:{number}: {path} has no {name}")
             for target in LINK.findall(line):
