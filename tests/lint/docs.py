@@ -2,9 +2,8 @@
 """What README.md, the texts at the top and docs/*.md name in backticks, or link to, exists.
 
 A word in backticks is a path when it begins with one of the top folders; `path:name` must also be found in that file.
-Programs of the build, as tests/module.am lists
-them, count as well; words with a placeholder (<, *, …, {) are left alone. Folder READMEs are held to the same rule. And the man page has every
-command and each of its options.
+Programs of the build, as tests/module.am lists them, count as well; words with a placeholder (<, *, …, {) are left
+alone. Folder READMEs are held to the same rule. And the man page has every command and each of its options.
 """
 import os
 import re
