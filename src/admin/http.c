@@ -169,7 +169,7 @@ static void on_completed(void *user UNUSED, struct MHD_Connection *connection UN
 	free(request);
 }
 
-static void on_library_log(void *user UNUSED, const char *fmt, va_list ap)
+PRINTF_LIKE(2, 0) static void on_library_log(void *user UNUSED, const char *fmt, va_list ap)
 {
 	struct log_about about = {.stage = "admin"};
 	struct buf line = BUF_INIT;

@@ -202,8 +202,8 @@ static bool grant_membership(struct migrator *m)
 
 static const char *const engine_grants[] = {
 	"usage on schema sutra",
-	"select, insert, update, delete on sutra.instance, sutra.wait, sutra.alias, sutra.inbox, sutra.outbox_entry, "
-	"sutra.dead_letter",
+	("select, insert, update, delete on sutra.instance, sutra.wait, sutra.alias, sutra.inbox, sutra.outbox_entry, "
+	 "sutra.dead_letter"),
 	"select, insert, update on sutra.lease, sutra.deployment",
 	"select on sutra.schema_history",
 };
@@ -211,10 +211,10 @@ static const char *const engine_grants[] = {
 /* Keys, due times, stamps: nothing that a tenant wrote. */
 static const char *const scan_grants[] = {
 	"usage on schema sutra",
-	"select (ctid, id, tenant, deployment_id, status, ended_at, claim_at, claim_owner), update (claim_at, claim_owner) "
-	"on sutra.instance",
-	"select (ctid, instance_id, channel, version, ordinal, tenant, deployment_id, created_at, next_attempt_at, poisoned, "
-	"claimed_at, claim_owner), update (claimed_at, claim_owner) on sutra.outbox_entry",
+	("select (ctid, id, tenant, deployment_id, status, ended_at, claim_at, claim_owner), update (claim_at, claim_owner) "
+	 "on sutra.instance"),
+	("select (ctid, instance_id, channel, version, ordinal, tenant, deployment_id, created_at, next_attempt_at, poisoned, "
+	 "claimed_at, claim_owner), update (claimed_at, claim_owner) on sutra.outbox_entry"),
 	"select (ctid, key, tenant, created_at), delete on sutra.inbox",
 };
 
