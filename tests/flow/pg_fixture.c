@@ -2,6 +2,7 @@
 /* A PostgreSQL for Check programs: see the header. */
 #include "tests/flow/pg_fixture.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -91,7 +92,12 @@ void pg_wait_number(PGconn *pg, long long want, const char *sql)
 void pg_fixture_reset(void)
 {
 	PGconn *pg = pg_admin_open();
+	PGresult *sessions = PQexec(pg, "select pid from pg_stat_activity where usename = 'sutra'");
 
+	/* A test that failed may have left one stopped, which does not end when it is told to. */
+	for (int i = 0; i < PQntuples(sessions); i++)
+		kill((pid_t)strtol(PQgetvalue(sessions, i, 0), NULL, 10), SIGCONT);
+	PQclear(sessions);
 	pg_exec(pg, "select pg_terminate_backend(pid) from pg_stat_activity where usename = 'sutra'");
 	pg_exec(pg, "truncate sutra.instance, sutra.wait, sutra.alias, sutra.inbox, sutra.outbox_entry, sutra.dead_letter, "
 		    "sutra.lease, sutra.deployment");
