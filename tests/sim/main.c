@@ -16,7 +16,9 @@
 #include "base/attr.h"
 #include "tests/sim/pool.h"
 
-#define SEEDS_DEFAULT 300
+#define SEEDS_DEFAULT 1000
+/* From so many seeds on every kind of thing must have happened. */
+#define SEEDS_FOR_ALL_KINDS 300
 /* So many seeds at most find each planted bug. */
 #define BUG_SEEDS 100
 
@@ -38,14 +40,29 @@ struct run {
 	/* Out. */
 	uint64_t checks, failures, reported;
 	uint64_t simulated_s, steps;
-	bool stop_at_first;
+	bool hunting; /* for a planted bug: the first failure is what is wanted */
+	struct world_counts counts;
 	struct world_result last;
 };
 
+/* What happened, all of it. */
+static void say_counts(const struct world_counts *counts)
+{
+#define X(name) printf(" %s %" PRIu64, #name, counts->name);
+	WORLD_COUNTS(X)
+#undef X
+	printf("\n");
+}
+
 static void say_failure(const struct run *run, const struct pool_report *report)
 {
-	printf("seed %" PRIu64 " FAILED: %s\n  %s\n  replay it: %s --seed %" PRIu64, report->seed,
-	       report->result.failure, report->result.summary, run->program, report->seed);
+	if (run->hunting) {
+		printf("  found by seed %" PRIu64 ": %s\n", report->seed, report->result.failure);
+		return;
+	}
+	printf("seed %" PRIu64 " FAILED: %s\n ", report->seed, report->result.failure);
+	say_counts(&report->result.counts);
+	printf("  replay it: %s --seed %" PRIu64, run->program, report->seed);
 	if (run->world.bug)
 		printf(" --bug=%s", world_bug_name(run->world.bug));
 	printf("\n");
@@ -63,13 +80,16 @@ static bool run_report(void *user, const struct pool_report *report)
 	run->steps += report->result.steps;
 	run->simulated_s += (uint64_t)report->result.simulated_us / 1000000;
 	run->last = report->result;
+#define X(name) run->counts.name += report->result.counts.name;
+	WORLD_COUNTS(X)
+#undef X
 	if (failed)
 		say_failure(run, report);
 	if (run->reported % 100 == 0) {
 		printf("%" PRIu64 " seeds\n", run->reported);
 		fflush(stdout);
 	}
-	return !(failed && run->stop_at_first);
+	return !(failed && run->hunting);
 }
 
 static void run_seeds(struct run *run, uint64_t from, uint64_t count)
@@ -119,7 +139,7 @@ static void run_bugs(struct run *run)
 		struct run with = *run;
 
 		with.world.bug = bug;
-		with.stop_at_first = true;
+		with.hunting = true;
 		with.failures = with.reported = 0;
 		printf("planted bug %s:\n", world_bug_name(bug));
 		run_seeds(&with, run->from, BUG_SEEDS);
@@ -131,6 +151,22 @@ static void run_bugs(struct run *run)
 	}
 }
 
+/* Every kind of fault has struck. */
+static void run_counted(struct run *run)
+{
+	bool all = true;
+
+#define X(name) \
+	if (!run->counts.name) { \
+		printf("no %s in %" PRIu64 " seeds\n", #name, run->seeds); \
+		all = false; \
+	}
+	WORLD_COUNTS(X)
+#undef X
+	run->checks++;
+	run->failures += !all;
+}
+
 static int run_one(struct run *run)
 {
 	struct world_result result;
@@ -138,7 +174,9 @@ static int run_one(struct run *run)
 	run->world.seed = run->from;
 	run->world.out = stdout;
 	world_run(&run->world, &result);
-	printf("seed %" PRIu64 ": %s\n", run->from, result.summary);
+	printf("seed %" PRIu64 ": %d replicas, %d orders, %d records;", run->from, result.replicas, result.orders,
+	       result.records);
+	say_counts(&result.counts);
 	printf("event log %016" PRIx64 ", %" PRIu64 " steps, %" PRId64 " simulated seconds\n", result.digest,
 	       result.steps, result.simulated_us / 1000000);
 	if (result.failure[0])
@@ -149,7 +187,10 @@ static int run_one(struct run *run)
 static int run_all(struct run *run, const char *versions)
 {
 	run_seeds(run, run->from, run->seeds);
-	printf("%" PRIu64 " simulated seconds in %" PRIu64 " steps\n", run->simulated_s, run->steps);
+	printf("%" PRIu64 " simulated seconds in %" PRIu64 " steps:", run->simulated_s, run->steps);
+	say_counts(&run->counts);
+	if (run->seeds >= SEEDS_FOR_ALL_KINDS)
+		run_counted(run);
 	if (!run->world.bug) {
 		run_twice(run, versions);
 		run_bugs(run);

@@ -426,7 +426,7 @@ static void faults_plan(struct world *world)
 	size_t kind_count = 1 + sim_below(sim, ARRAY_LEN(kinds));
 
 	for (size_t i = 0; i < kind_count; i++)
-		kinds[i] = (enum fault_kind)sim_below(sim, FAULT_KIND_COUNT);
+		kinds[i] = sim_below(sim, 4) ? (enum fault_kind)sim_below(sim, FAULT_KIND_COUNT) : FAULT_KILL;
 	world->plan_count = (int)sim_below(sim, FAULTS_MAX + 1);
 	if (world->slow_owners) {
 		kinds[0] = FAULT_PAUSE;
@@ -602,23 +602,32 @@ static void world_log(void *arg, struct str line)
 	sim_note(sim, "| %.*s", (int)(line.len - (size_t)(space + 1)), line.ptr + space + 1);
 }
 
-static void world_summary(struct world *world, struct world_result *result)
+static void world_count(struct world *world, struct world_result *result)
 {
 	const struct sim_database_stats *d = sim_database_stats(world->database);
 	const struct sim_cluster_stats *c = sim_cluster_stats(world->cluster);
 
-	snprintf(result->summary, sizeof(result->summary),
-		 "%d replicas, %d orders, %d records; %llu kills, %llu pauses, %llu stops; database: %llu commits, "
-		 "%llu cuts, %llu doubts, %llu locks, %llu fenced, %llu restarts (%llu commits lost); kafka: %llu rebalances, "
-		 "%llu evictions, %llu redelivered, %llu commits failed, %llu produces failed",
-		 world->slot_count, world->load.order_count, world->load.record_count,
-		 (unsigned long long)world->kills, (unsigned long long)world->pauses,
-		 (unsigned long long)world->stops, (unsigned long long)d->commits, (unsigned long long)d->cuts,
-		 (unsigned long long)d->doubts, (unsigned long long)d->locks,
-		 (unsigned long long)d->fenced, (unsigned long long)d->restarts,
-		 (unsigned long long)d->lost_commits, (unsigned long long)c->rebalances,
-		 (unsigned long long)c->evictions, (unsigned long long)c->redelivered,
-		 (unsigned long long)c->commit_failures, (unsigned long long)c->produce_failures);
+	result->replicas = world->slot_count;
+	result->orders = world->load.order_count;
+	result->records = world->load.record_count;
+	result->counts = (struct world_counts){
+		.kills = world->kills,
+		.pauses = world->pauses,
+		.stops = world->stops,
+		.commits = d->commits,
+		.cuts = d->cuts,
+		.doubts = d->doubts,
+		.terminated = d->terminated,
+		.locks = d->locks,
+		.fenced = d->fenced,
+		.restarts = d->restarts,
+		.lost_commits = d->lost_commits,
+		.rebalances = c->rebalances,
+		.evictions = c->evictions,
+		.redelivered = c->redelivered,
+		.commit_failures = c->commit_failures,
+		.produce_failures = c->produce_failures,
+	};
 }
 
 static void world_free(struct world *world)
@@ -659,7 +668,7 @@ void world_run(const struct world_options *options, struct world_result *result)
 	result->digest = sim_digest(world->sim);
 	result->steps = sim_steps(world->sim);
 	result->simulated_us = sim_now_us(world->sim) - begin_us;
-	world_summary(world, result);
+	world_count(world, result);
 	if (sim_failure(world->sim))
 		snprintf(result->failure, sizeof(result->failure), "%s", sim_failure(world->sim));
 	world_free(world);

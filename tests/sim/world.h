@@ -37,12 +37,38 @@ struct world_options {
 	enum world_bug bug;
 };
 
+/* What happened; a ring in which one of these never does proves less than it says. */
+#define WORLD_COUNTS(X) \
+	X(kills) \
+	X(pauses) \
+	X(stops) \
+	X(commits) \
+	X(cuts) \
+	X(doubts) \
+	X(terminated) \
+	X(locks) \
+	X(fenced) \
+	X(restarts) \
+	X(lost_commits) \
+	X(rebalances) \
+	X(evictions) \
+	X(redelivered) \
+	X(commit_failures) \
+	X(produce_failures)
+
+struct world_counts {
+#define X(name) uint64_t name;
+	WORLD_COUNTS(X)
+#undef X
+};
+
 struct world_result {
 	uint64_t digest;
 	uint64_t steps;
 	int64_t simulated_us;
 	char failure[600]; /* empty: none */
-	char summary[400]; /* what happened, for people */
+	struct world_counts counts;
+	int replicas, orders, records;
 };
 
 void world_run(const struct world_options *options, struct world_result *result);
