@@ -11,7 +11,7 @@ import unittest
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import harness  # noqa: E402
 from harness import Record, wait_until  # noqa: E402
-from saga import Saga, dev, statuses, store, write_package  # noqa: E402
+from saga import Load, Saga, dev, statuses, store, write_package  # noqa: E402
 
 # Spawns on a local channel cannot be made from outside; this one is fed from Kafka and busy for as long as asked.
 BUSY = """<?xml version="1.0"?>
@@ -166,30 +166,15 @@ class Database(Service):
 
     def restart_under_load(self, hurt):
         database, saga, engine = self.replica(own=True, config={"engine.shards": 2})
-        orders = saga.orders(400)
-        streams = [f"s{i}" for i in range(8)]
-        stop = threading.Event()
-
-        def load():
-            for at in range(0, 400, 20):
-                saga.send_orders(orders[at:at + 20])
-                saga.send_items(streams, 1 + at // 20, 1, final=at == 380)
-                saga.send_payments(orders[at:at + 20])
-                if stop.wait(0.05):
-                    return
-
-        sender = threading.Thread(target=load)
-        sender.start()
-        try:
-            for _ in range(3):
-                known = sum(statuses(database).values())
-                hurt(database)
-                wait_until(lambda: sum(statuses(database).values()) > known or not sender.is_alive(), 30, "it to go on")
-        finally:
-            sender.join(60)
-            stop.set()
-        saga.wait_done(database, 408)
-        saga.account(self, database, orders, 8, 20)
+        load = Load(saga)
+        load.start()
+        for _ in range(3):
+            known = sum(statuses(database).values())
+            wait_until(lambda: sum(statuses(database).values()) > known, 30, "it to go on")
+            hurt(database)
+        known = sum(statuses(database).values())
+        wait_until(lambda: sum(statuses(database).values()) > known, 30, "it to go on")
+        load.finish(self, database)
         wait_until(lambda: engine.get("/sutra/health/ready")[0] == 200, 20, "readiness")
         self.assertEqual(0, engine.terminate())
 

@@ -16,6 +16,7 @@ import os
 import random
 import re
 import shutil
+import threading
 import uuid
 
 from harness import ROOT, KafkaClient, Record, libconfig, wait_until
@@ -175,11 +176,15 @@ class Saga:
         self.made += count
         return made
 
+    def produce(self, name, records):
+        """An idempotent producer: what a broker's crash makes it send again must not count as two events."""
+        self.kafka.produce(self.topics[name], records, timeout=90, enable_idempotence="true")
+
     def send_orders(self, orders):
-        self.kafka.produce(self.topics["orders"], [order.record() for order in orders])
+        self.produce("orders", [order.record() for order in orders])
 
     def send_payments(self, orders):
-        self.kafka.produce(self.topics["payments"], [order.payment() for order in orders])
+        self.produce("payments", [order.payment() for order in orders])
 
     # Streams
 
@@ -193,8 +198,7 @@ class Saga:
                 last = "true" if final and number == first + count - 1 else "false"
                 records.append(Record(stream, '{"stream":"%s","number":%d,"final":%s}' % (stream, number, last),
                                       [("message-type", "item")]))
-        self.kafka.produce(self.topics["items"], records)
-        return len(records)
+        self.produce("items", records)
 
     # Waits
 
@@ -248,6 +252,47 @@ class Saga:
         case.assertEqual(streams, len(seen))
         for stream, passed in seen.items():
             case.assertEqual(list(range(1, items + 1)), [number for _, _, number in sorted(passed)], f"stream {stream}")
+
+
+class Load(threading.Thread):
+    """Orders, their payments a portion later in another order, and items of some streams, until finish()."""
+
+    def __init__(self, saga, streams=8, portion=20, pause=0.1, most=100000):
+        super().__init__(daemon=True)
+        self.saga, self.portion, self.pause, self.most = saga, portion, pause, most
+        self.streams = [f"s{number}" for number in range(streams)]
+        self.orders, self.unpaid, self.items = [], [], 0
+        self.over, self.error = threading.Event(), None
+
+    def pay(self, orders):
+        self.saga.chance.shuffle(orders)
+        self.saga.send_payments(orders)
+
+    def run(self):
+        try:
+            while not self.over.is_set() and len(self.orders) < self.most:
+                orders = self.saga.orders(self.portion)
+                self.saga.send_orders(orders)
+                self.orders += orders
+                self.items += 1
+                self.saga.send_items(self.streams, self.items, 1)
+                self.pay(self.unpaid)
+                self.unpaid = orders[:]
+                self.over.wait(self.pause)
+            self.items += 1
+            self.saga.send_items(self.streams, self.items, 1, final=True)
+            self.pay(self.unpaid)
+        except Exception as error:  # finish() raises it in the test
+            self.error = error
+
+    def finish(self, case, database, timeout=90):
+        """Stops sending, waits until everything has settled, and accounts for it."""
+        self.over.set()
+        self.join(120)
+        if self.error:
+            raise self.error
+        self.saga.wait_done(database, len(self.orders) + len(self.streams), timeout)
+        self.saga.account(case, database, self.orders, len(self.streams), self.items)
 
 
 def statuses(database):
