@@ -17,9 +17,11 @@ static struct load_event *event_find(struct checker *checker, struct str id)
 	return NULL;
 }
 
-struct load_event *checker_event_of(struct checker *checker, const char *topic, int32_t partition, int64_t offset)
+struct load_event *checker_event_of(struct checker *checker, const char *topic, int32_t partition,
+				    int64_t offset)
 {
-	const struct kafka_record *record = sim_cluster_record(checker->cluster, topic, partition, offset);
+	const struct kafka_record *record = sim_cluster_record(checker->cluster, topic, partition,
+							       offset);
 
 	return event_find(checker, kafka_record_header(record, "event-id"));
 }
@@ -44,7 +46,8 @@ static struct load_event *event_of_source(struct checker *checker, struct str so
 static void commit_inbox(struct checker *checker, const struct segment_call *call)
 {
 	for (uint32_t i = 0; i < call->params[2].count; i++) {
-		struct load_event *event = map_get(&checker->inbox_keys, id_str(&call->params[2].ids[i]));
+		struct load_event *event = map_get(&checker->inbox_keys,
+						   id_str(&call->params[2].ids[i]));
 
 		if (!event) {
 			sim_fail(checker->sim, "an inbox row of no event that was sent");
@@ -53,17 +56,21 @@ static void commit_inbox(struct checker *checker, const struct segment_call *cal
 		if (event->effect)
 			sim_fail(checker->sim, "G5: event %s has two effects", event->id);
 		if (event->dead)
-			sim_fail(checker->sim, "G9: event %s has an effect after its dead letter", event->id);
+			sim_fail(checker->sim, "G9: event %s has an effect after its dead letter",
+				 event->id);
 		event->effect = checker->commits;
 	}
 }
 
-static void dead_letter_check(struct checker *checker, const struct load_event *event, struct str payload)
+static void dead_letter_check(struct checker *checker, const struct load_event *event,
+			      struct str payload)
 {
 	if (!str_equal(payload, str_of(event->body)))
-		sim_fail(checker->sim, "G9: the dead letter of event %s has lost its payload", event->id);
+		sim_fail(checker->sim, "G9: the dead letter of event %s has lost its payload",
+			 event->id);
 	if (event->kind == LOAD_ORDER)
-		sim_fail(checker->sim, "G9: order %s is dead-lettered", checker->load->orders[event->order].id);
+		sim_fail(checker->sim, "G9: order %s is dead-lettered",
+			 checker->load->orders[event->order].id);
 	if (event->effect)
 		sim_fail(checker->sim, "G9: event %s is dead-lettered after its effect", event->id);
 }
@@ -102,8 +109,10 @@ static void commit_fence(struct checker *checker, const struct segment_call *cal
 			continue;
 		}
 		if (seen->version != p[4].ints[i])
-			sim_fail(checker->sim, "G3: instance %s is at version %lld, a commit was made on %lld",
-				 id_format(p[2].ids[i], id), (long long)seen->version, (long long)p[4].ints[i]);
+			sim_fail(checker->sim,
+				 "G3: instance %s is at version %lld, a commit was made on %lld",
+				 id_format(p[2].ids[i], id), (long long)seen->version,
+				 (long long)p[4].ints[i]);
 		seen->version++;
 	}
 }
@@ -117,7 +126,8 @@ static void commit_spawn(struct checker *checker, const struct segment_call *cal
 
 		seen->version = p[6].ints[i];
 		if (seen->version != 1)
-			sim_fail(checker->sim, "G3: an instance begins with version %lld", (long long)seen->version);
+			sim_fail(checker->sim, "G3: an instance begins with version %lld",
+				 (long long)seen->version);
 		if (map_get(&checker->instances, id_str(&p[2].ids[i])))
 			sim_fail(checker->sim, "G3: an instance begins twice");
 		free(map_put(&checker->instances, id_str(&p[2].ids[i]), seen));
@@ -142,11 +152,13 @@ static void commit_outbox(struct checker *checker, const struct segment_call *ca
 	}
 }
 
-static bool outbox_has(struct checker *checker, struct id instance, struct str channel, int64_t version, int64_t ordinal)
+static bool outbox_has(struct checker *checker, struct id instance, struct str channel,
+		       int64_t version, int64_t ordinal)
 {
 	struct segment segment = {0};
 	struct tx tx = {sim_database_tables(checker->database), &segment, 0};
-	struct field key[] = {field_id(instance), field_str(channel), field_int(version), field_int(ordinal)};
+	struct field key[] = {field_id(instance), field_str(channel), field_int(version),
+			      field_int(ordinal)};
 
 	return table_find(&tx, TABLE_OUTBOX, key, 4) != NULL;
 }
@@ -162,7 +174,9 @@ static void commit_outbox_delete(struct checker *checker, const struct segment_c
 		/* It names rows that may be another's by now, which stay. */
 		if (send && !send->copies &&
 		    !outbox_has(checker, p[1].ids[i], p[2].strs[i], p[3].ints[i], p[4].ints[i]))
-			sim_fail(checker->sim, "G6: a row for channel %s is gone and was never sent", send->channel);
+			sim_fail(checker->sim,
+				 "G6: a row for channel %s is gone and was never sent",
+				 send->channel);
 	}
 }
 
@@ -204,10 +218,13 @@ void checker_offset(void *user, const char *topic, int32_t partition, int64_t fr
 	struct checker *checker = user;
 
 	for (int64_t offset = from; offset < to; offset++) {
-		const struct load_event *event = checker_event_of(checker, topic, partition, offset);
+		const struct load_event *event = checker_event_of(checker, topic, partition,
+								  offset);
 
 		if (event && !event->effect && !event->dead)
-			sim_fail(checker->sim, "G1: offset %lld of %s/%d is committed, but event %s at %lld has had no effect",
+			sim_fail(checker->sim,
+				 "G1: offset %lld of %s/%d is committed, but event %s at %lld has "
+				 "had no effect",
 				 (long long)to, topic, partition, event->id, (long long)offset);
 	}
 }
@@ -231,9 +248,11 @@ static void send_in_order(struct checker *checker, const struct seen_send *send)
 			continue;
 		if (other->version < send->version ||
 		    (other->version == send->version && other->ordinal < send->ordinal))
-			sim_fail(checker->sim, "G6: of instance %s on channel %s version %lld was sent before version %lld",
-				 id_format(send->instance, id), send->channel, (long long)send->version,
-				 (long long)other->version);
+			sim_fail(checker->sim,
+				 "G6: of instance %s on channel %s version %lld was sent before "
+				 "version %lld",
+				 id_format(send->instance, id), send->channel,
+				 (long long)send->version, (long long)other->version);
 	}
 }
 
@@ -277,13 +296,15 @@ struct checker *checker_new(struct sim *sim, struct load *load)
 	return checker;
 }
 
-void checker_begin(struct checker *checker, struct sim_cluster *cluster, struct sim_database *database)
+void checker_begin(struct checker *checker, struct sim_cluster *cluster,
+		   struct sim_database *database)
 {
 	checker->cluster = cluster;
 	checker->database = database;
 	for (int i = 0; i < checker->load->event_count; i++) {
 		struct load_event *event = &checker->load->events[i];
-		struct id key = store_inbox_key(STR("default"), str_of(event->topic), str_of(event->id));
+		struct id key = store_inbox_key(STR("default"), str_of(event->topic),
+						str_of(event->id));
 
 		map_put(&checker->inbox_keys, id_str(&key), event);
 	}

@@ -22,7 +22,8 @@ struct checker;
 struct checker *checker_new(struct sim *sim, struct load *load);
 void checker_free(struct checker **checker);
 /* The load is planned, the cluster is there. */
-void checker_begin(struct checker *checker, struct sim_cluster *cluster, struct sim_database *database);
+void checker_begin(struct checker *checker, struct sim_cluster *cluster,
+		   struct sim_database *database);
 
 void checker_commit(struct checker *checker, const struct segment *segment);
 /* Hooks of the cluster; `user` is the checker. */

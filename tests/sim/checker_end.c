@@ -50,12 +50,16 @@ void checker_fail_unsettled(struct checker *checker)
 			if (committed == end)
 				continue;
 			event = checker_event_of(checker, inputs[t], p, committed);
-			sim_fail(checker->sim, "G11: %s/%d stays at offset %lld of %lld; event %s there has %s", inputs[t], p,
-				 (long long)committed, (long long)end, event ? event->id : "?",
-				 event && (event->effect || event->dead) ? "had its effect" : "had no effect");
+			sim_fail(checker->sim,
+				 "G11: %s/%d stays at offset %lld of %lld; event %s there has %s",
+				 inputs[t], p, (long long)committed, (long long)end,
+				 event ? event->id : "?",
+				 event && (event->effect || event->dead) ? "had its effect"
+									 : "had no effect");
 		}
 	sim_fail(checker->sim, "G11: not settled: %u outbox rows stay, %d of %d records produced",
-		 table_count(checker, TABLE_OUTBOX), checker->load->produced, checker->load->record_count);
+		 table_count(checker, TABLE_OUTBOX), checker->load->produced,
+		 checker->load->record_count);
 }
 
 /* --- what came out --- */
@@ -83,8 +87,8 @@ static bool is_of_order(struct str body, const char *order)
 }
 
 /* Messages of one order on a topic by their first copies: `count` of them, n from `first` on. Returns what the last paid. */
-static int64_t check_messages(struct checker *checker, const char *topic, const struct load_order *order, int count,
-			      int64_t first)
+static int64_t check_messages(struct checker *checker, const char *topic,
+			      const struct load_order *order, int count, int64_t first)
 {
 	char keys[LOAD_PARTS_MAX + 2][ID_TEXT_SIZE];
 	int found = 0;
@@ -92,7 +96,8 @@ static int64_t check_messages(struct checker *checker, const char *topic, const 
 
 	for (int32_t p = 0; p < sim_cluster_partitions(checker->cluster, topic); p++)
 		for (int64_t o = 0; o < sim_cluster_end(checker->cluster, topic, p); o++) {
-			const struct kafka_record *record = sim_cluster_record(checker->cluster, topic, p, o);
+			const struct kafka_record *record = sim_cluster_record(checker->cluster,
+									       topic, p, o);
 			struct str key = kafka_record_header(record, "sutra-outbox-key");
 			bool known = false;
 
@@ -104,13 +109,14 @@ static int64_t check_messages(struct checker *checker, const char *topic, const 
 				continue;
 			snprintf(keys[found], ID_TEXT_SIZE, "%.*s", STR_ARG(key));
 			if (json_int(record->value, "n") != first + found)
-				sim_fail(checker->sim, "order %s: message %d on %s is %.*s", order->id, found + 1,
-					 topic, STR_ARG(record->value));
+				sim_fail(checker->sim, "order %s: message %d on %s is %.*s",
+					 order->id, found + 1, topic, STR_ARG(record->value));
 			paid = json_int(record->value, "paid");
 			found++;
 		}
 	if (found != count)
-		sim_fail(checker->sim, "order %s: %d messages on %s instead of %d", order->id, found, topic, count);
+		sim_fail(checker->sim, "order %s: %d messages on %s instead of %d", order->id,
+			 found, topic, count);
 	return paid;
 }
 
@@ -131,20 +137,21 @@ static void check_order(struct checker *checker, int index)
 			sum += event->amount;
 		}
 		if (!event->effect && !event->dead)
-			sim_fail(checker->sim, "G9: payment %s of order %s is lost", event->id, order->id);
+			sim_fail(checker->sim, "G9: payment %s of order %s is lost", event->id,
+				 order->id);
 	}
 	if (effects != order->parts)
-		sim_fail(checker->sim, "order %s: %d payments had an effect instead of %d", order->id, effects,
-			 order->parts);
+		sim_fail(checker->sim, "order %s: %d payments had an effect instead of %d",
+			 order->id, effects, order->parts);
 	check_messages(checker, "stock", order, 1, order->parts);
 	paid = check_messages(checker, "receipts", order, order->parts, 1);
 	if (paid != sum)
-		sim_fail(checker->sim, "order %s: the last receipt says %lld, %lld was paid", order->id,
-			 (long long)paid, (long long)sum);
+		sim_fail(checker->sim, "order %s: the last receipt says %lld, %lld was paid",
+			 order->id, (long long)paid, (long long)sum);
 	paid = check_messages(checker, "replies", order, 1, order->parts);
 	if (paid != sum)
-		sim_fail(checker->sim, "order %s: the reply says %lld, %lld was paid", order->id, (long long)paid,
-			 (long long)sum);
+		sim_fail(checker->sim, "order %s: the reply says %lld, %lld was paid", order->id,
+			 (long long)paid, (long long)sum);
 }
 
 /* --- what is in the database --- */
@@ -169,9 +176,11 @@ static void check_instances(struct checker *checker)
 	for (int i = 0; i < checker->load->order_count; i++)
 		steps += 1 + checker->load->orders[i].parts;
 	if (count != (uint32_t)checker->load->order_count)
-		sim_fail(checker->sim, "G5: %u instances of %d orders", count, checker->load->order_count);
+		sim_fail(checker->sim, "G5: %u instances of %d orders", count,
+			 checker->load->order_count);
 	if (versions != steps)
-		sim_fail(checker->sim, "G3: %lld versions of %lld steps", (long long)versions, (long long)steps);
+		sim_fail(checker->sim, "G3: %lld versions of %lld steps", (long long)versions,
+			 (long long)steps);
 }
 
 static void check_rows(struct checker *checker)
@@ -189,7 +198,8 @@ static void check_rows(struct checker *checker)
 		sim_fail(checker->sim, "G9: %u dead letters of %u events that have one",
 			 table_count(checker, TABLE_DEAD_LETTER), dead);
 	if (table_count(checker, TABLE_OUTBOX))
-		sim_fail(checker->sim, "%u outbox rows are left", table_count(checker, TABLE_OUTBOX));
+		sim_fail(checker->sim, "%u outbox rows are left",
+			 table_count(checker, TABLE_OUTBOX));
 	if (table_count(checker, TABLE_WAIT) || table_count(checker, TABLE_ALIAS))
 		sim_fail(checker->sim, "%u waits and %u aliases of ended instances are left",
 			 table_count(checker, TABLE_WAIT), table_count(checker, TABLE_ALIAS));
@@ -202,7 +212,8 @@ static void check_leases(struct checker *checker)
 
 	for (struct row *row = table_first(&tx, TABLE_LEASE); row; row = table_next(row))
 		if (!row->fields[LEASE_holder].is_null)
-			sim_note(checker->sim, "lease %.*s is still held", STR_ARG(row->fields[LEASE_role].str));
+			sim_note(checker->sim, "lease %.*s is still held",
+				 STR_ARG(row->fields[LEASE_role].str));
 }
 
 /* --- what came in --- */
@@ -215,7 +226,8 @@ static void check_events(struct checker *checker)
 		switch (event->kind) {
 		case LOAD_ORDER:
 			if (!event->effect)
-				sim_fail(checker->sim, "order %s is lost", checker->load->orders[event->order].id);
+				sim_fail(checker->sim, "order %s is lost",
+					 checker->load->orders[event->order].id);
 			break;
 		case LOAD_PAYMENT:
 			break;
@@ -244,11 +256,14 @@ static void check_key_order(struct checker *checker)
 		for (int k = 0; k < load->event_count; k++) {
 			const struct load_event *a = &load->events[i], *b = &load->events[k];
 
-			if (!a->key[0] || strcmp(a->key, b->key) != 0 || strcmp(a->topic, b->topic) != 0 ||
-			    a->partition != b->partition || a->scattered || b->scattered || a->offset >= b->offset)
+			if (!a->key[0] || strcmp(a->key, b->key) != 0 ||
+			    strcmp(a->topic, b->topic) != 0 || a->partition != b->partition ||
+			    a->scattered || b->scattered || a->offset >= b->offset)
 				continue;
 			if (event_done(a) > event_done(b))
-				sim_fail(checker->sim, "G8: event %s of key %s took effect before %s, which came first",
+				sim_fail(checker->sim,
+					 "G8: event %s of key %s took effect before %s, which came "
+					 "first",
 					 b->id, b->key, a->id);
 		}
 }

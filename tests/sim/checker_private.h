@@ -33,6 +33,7 @@ struct checker {
 };
 
 /* NULL: a record of nobody's. */
-struct load_event *checker_event_of(struct checker *checker, const char *topic, int32_t partition, int64_t offset);
+struct load_event *checker_event_of(struct checker *checker, const char *topic, int32_t partition,
+				    int64_t offset);
 
 #endif

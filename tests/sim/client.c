@@ -53,7 +53,8 @@ void handle_event(struct kafka_handle *handle, const struct kafka_event *event)
 
 /* --- rebalances --- */
 
-static size_t collect(const struct kafka_handle *handle, struct kafka_partition *out, enum asked asked)
+static size_t collect(const struct kafka_handle *handle, struct kafka_partition *out,
+		      enum asked asked)
 {
 	const struct group *group = handle->group;
 	size_t count = 0;
@@ -71,17 +72,21 @@ static size_t collect(const struct kafka_handle *handle, struct kafka_partition 
 	return count;
 }
 
-static void ask(struct kafka_handle *handle, enum asked asked, const struct kafka_partition *partitions, size_t count)
+static void ask(struct kafka_handle *handle, enum asked asked,
+		const struct kafka_partition *partitions, size_t count)
 {
 	static const enum kafka_event_kind kinds[] = {
 		[ASKED_ASSIGN] = KAFKA_EVENT_ASSIGN,
 		[ASKED_REVOKE] = KAFKA_EVENT_REVOKE,
 		[ASKED_LOST] = KAFKA_EVENT_LOST,
 	};
-	struct kafka_event event = {.kind = kinds[asked], .partitions = partitions, .partition_count = count};
+	struct kafka_event event = {
+		.kind = kinds[asked], .partitions = partitions, .partition_count = count};
 
 	sim_note(handle->cluster->sim, "cluster %s %s %zu of %s",
-		 asked == ASKED_ASSIGN ? "gives" : asked == ASKED_REVOKE ? "takes back from" : "took from",
+		 asked == ASKED_ASSIGN   ? "gives"
+		 : asked == ASKED_REVOKE ? "takes back from"
+					 : "took from",
 		 process_name(handle->process), count, handle->topic);
 	handle->asked = asked;
 	handle->asked_polled = false;
@@ -121,7 +126,8 @@ void handle_advance(struct kafka_handle *handle)
 	struct kafka_partition partitions[CLUSTER_PARTITIONS_MAX];
 	size_t count;
 
-	if (handle->closed || handle->broken || handle->asked != ASKED_NOTHING || process_is_dead(handle->process))
+	if (handle->closed || handle->broken || handle->asked != ASKED_NOTHING ||
+	    process_is_dead(handle->process))
 		return;
 	if (handle->lost) {
 		count = collect(handle, partitions, ASKED_LOST);
@@ -155,13 +161,15 @@ static void handle_notice(struct loop_timer *timer)
 	}
 	handle->lost = true;
 	if (handle->asked != ASKED_NOTHING && !handle->asked_polled) {
-		list_for_each(&handle->events, at, next) {
+		list_for_each (&handle->events, at, next) {
 			struct queued *queued = list_entry(at, struct queued, link);
 			enum kafka_event_kind kind = queued->event.kind;
 
-			if (kind != KAFKA_EVENT_ASSIGN && kind != KAFKA_EVENT_REVOKE && kind != KAFKA_EVENT_LOST)
+			if (kind != KAFKA_EVENT_ASSIGN && kind != KAFKA_EVENT_REVOKE &&
+			    kind != KAFKA_EVENT_LOST)
 				continue;
-			for (size_t i = 0; kind == KAFKA_EVENT_ASSIGN && i < queued->event.partition_count; i++)
+			for (size_t i = 0;
+			     kind == KAFKA_EVENT_ASSIGN && i < queued->event.partition_count; i++)
 				handle->held[queued->partitions[i].partition].told = false;
 			list_remove(at);
 			free(queued);
@@ -176,7 +184,8 @@ void handle_evicted(struct kafka_handle *handle)
 	struct sim *sim = handle->cluster->sim;
 
 	if (!loop_timer_is_started(&handle->notice))
-		loop_timer_start(&handle->notice, sim_latency(sim, 1 * US_PER_MS, 3000 * US_PER_MS));
+		loop_timer_start(&handle->notice,
+				 sim_latency(sim, 1 * US_PER_MS, 3000 * US_PER_MS));
 }
 
 /* --- records --- */
@@ -201,10 +210,12 @@ void handle_fetch(struct kafka_handle *handle, int32_t partition)
 	const struct topic *topic = topic_find(cluster, handle->topic);
 	struct held *held = &handle->held[partition];
 
-	if (!topic || handle->closed || process_is_dead(handle->process) || !held->assigned || !cluster->up ||
-	    held->fetched >= topic->ends[partition] || loop_timer_is_started(&held->fetch))
+	if (!topic || handle->closed || process_is_dead(handle->process) || !held->assigned ||
+	    !cluster->up || held->fetched >= topic->ends[partition] ||
+	    loop_timer_is_started(&held->fetch))
 		return;
-	loop_timer_start(&held->fetch, sim_latency(cluster->sim, 100, cluster->settings.latency_max_us));
+	loop_timer_start(&held->fetch,
+			 sim_latency(cluster->sim, 100, cluster->settings.latency_max_us));
 }
 
 static bool held_has_record(const struct held *held)
@@ -231,14 +242,15 @@ static bool poll_record(struct kafka_handle *handle, struct kafka_event *event)
 		handle->cluster->stats.redelivered++;
 	else
 		group->delivered[p] = event->record.offset + 1;
-	sim_note(handle->cluster->sim, "%s reads %s/%d/%lld", process_name(handle->process), handle->topic, p,
-		 (long long)event->record.offset);
-	if (handle->cluster->settings.ack_before_commit && group->committed[p] <= event->record.offset) {
+	sim_note(handle->cluster->sim, "%s reads %s/%d/%lld", process_name(handle->process),
+		 handle->topic, p, (long long)event->record.offset);
+	if (handle->cluster->settings.ack_before_commit &&
+	    group->committed[p] <= event->record.offset) {
 		int64_t from = group->committed[p];
 
 		group->committed[p] = event->record.offset + 1;
-		handle->cluster->settings.committed(handle->cluster->settings.user, handle->topic, p, from,
-						    group->committed[p]);
+		handle->cluster->settings.committed(handle->cluster->settings.user, handle->topic,
+						    p, from, group->committed[p]);
 	}
 	handle_fetch(handle, p);
 	return true;
@@ -252,9 +264,10 @@ static void check_loop(const struct kafka_handle *handle)
 		sim_fail(handle->cluster->sim, "a Kafka handle is used off its loop");
 }
 
-static enum result client_open(void *cluster, struct loop *loop, const char *group, const char *const *names UNUSED,
-			       const char *const *values UNUSED, size_t count UNUSED, void (*ready)(void *user),
-			       void *user, struct kafka_handle **out, struct error *err UNUSED)
+static enum result client_open(void *cluster, struct loop *loop, const char *group,
+			       const char *const *names UNUSED, const char *const *values UNUSED,
+			       size_t count UNUSED, void (*ready)(void *user), void *user,
+			       struct kafka_handle **out, struct error *err UNUSED)
 {
 	struct sim_cluster_client *client = cluster;
 	struct kafka_handle *handle = mem_zalloc(sizeof(*handle));
@@ -280,9 +293,11 @@ static enum result client_open(void *cluster, struct loop *loop, const char *gro
 	return RESULT_OK;
 }
 
-static enum result client_subscribe(struct kafka_handle *handle, const char *topic, struct error *err UNUSED)
+static enum result client_subscribe(struct kafka_handle *handle, const char *topic,
+				    struct error *err UNUSED)
 {
-	struct kafka_event missing = {.kind = KAFKA_EVENT_MISSING, .failed = true, .unknown_topic = true};
+	struct kafka_event missing = {
+		.kind = KAFKA_EVENT_MISSING, .failed = true, .unknown_topic = true};
 
 	assert(handle->group && !handle->subscribed);
 	handle->subscribed = true;
@@ -316,7 +331,8 @@ static void client_poll(struct kafka_handle *handle, struct kafka_event *event)
 	handle->idle = true;
 }
 
-static void client_assign(struct kafka_handle *handle, const struct kafka_partition *partitions, size_t count)
+static void client_assign(struct kafka_handle *handle, const struct kafka_partition *partitions,
+			  size_t count)
 {
 	struct sim *sim = handle->cluster->sim;
 
@@ -335,7 +351,8 @@ static void client_assign(struct kafka_handle *handle, const struct kafka_partit
 	handle_advance(handle);
 }
 
-static void client_unassign(struct kafka_handle *handle, const struct kafka_partition *partitions, size_t count)
+static void client_unassign(struct kafka_handle *handle, const struct kafka_partition *partitions,
+			    size_t count)
 {
 	enum asked asked = handle->asked;
 
@@ -358,7 +375,8 @@ static void client_unassign(struct kafka_handle *handle, const struct kafka_part
 	handle_advance(handle);
 }
 
-static void set_paused(struct kafka_handle *handle, const struct kafka_partition *partitions, size_t count, bool paused)
+static void set_paused(struct kafka_handle *handle, const struct kafka_partition *partitions,
+		       size_t count, bool paused)
 {
 	check_loop(handle);
 	for (size_t i = 0; i < count; i++) {
@@ -367,24 +385,29 @@ static void set_paused(struct kafka_handle *handle, const struct kafka_partition
 		if (!held->assigned || held->paused == paused)
 			sim_fail(handle->cluster->sim, "partition %d of %s is %s and shall be so",
 				 partitions[i].partition, handle->topic,
-				 !held->assigned ? "not assigned" : paused ? "paused" : "not paused");
+				 !held->assigned ? "not assigned"
+				 : paused        ? "paused"
+						 : "not paused");
 		held->paused = paused;
 		if (held_has_record(held))
 			handle_wake(handle);
 	}
 }
 
-static void client_pause(struct kafka_handle *handle, const struct kafka_partition *partitions, size_t count)
+static void client_pause(struct kafka_handle *handle, const struct kafka_partition *partitions,
+			 size_t count)
 {
 	set_paused(handle, partitions, count, true);
 }
 
-static void client_resume(struct kafka_handle *handle, const struct kafka_partition *partitions, size_t count)
+static void client_resume(struct kafka_handle *handle, const struct kafka_partition *partitions,
+			  size_t count)
 {
 	set_paused(handle, partitions, count, false);
 }
 
-static void client_commit(struct kafka_handle *handle, const struct kafka_partition *partitions, size_t count)
+static void client_commit(struct kafka_handle *handle, const struct kafka_partition *partitions,
+			  size_t count)
 {
 	struct op *op = op_send(handle, OP_COMMIT);
 
@@ -397,8 +420,8 @@ static void client_commit(struct kafka_handle *handle, const struct kafka_partit
 	}
 }
 
-static enum result client_produce(struct kafka_handle *handle, const struct kafka_record *record, void *opaque,
-				  char *text, size_t text_size)
+static enum result client_produce(struct kafka_handle *handle, const struct kafka_record *record,
+				  void *opaque, char *text, size_t text_size)
 {
 	struct op *op;
 
@@ -428,12 +451,15 @@ static void client_purge(struct kafka_handle *handle)
 	struct sim *sim = handle->cluster->sim;
 
 	check_loop(handle);
-	list_for_each(&handle->cluster->ops, at, next) {
+	list_for_each (&handle->cluster->ops, at, next) {
 		struct op *op = list_entry(at, struct op, link);
-		struct kafka_event event = {.kind = KAFKA_EVENT_DELIVERED, .failed = true, .opaque = op->opaque,
+		struct kafka_event event = {.kind = KAFKA_EVENT_DELIVERED,
+					    .failed = true,
+					    .opaque = op->opaque,
 					    .text = "purged"};
 
-		if (op->handle != handle || op->reported || (op->kind != OP_PRODUCE && op->kind != OP_REPORT))
+		if (op->handle != handle || op->reported ||
+		    (op->kind != OP_PRODUCE && op->kind != OP_REPORT))
 			continue;
 		op->reported = true;
 		handle->outstanding--;
@@ -454,7 +480,7 @@ static void client_close(struct kafka_handle **handle, int64_t timeout_ms UNUSED
 	loop_timer_stop(&h->notice);
 	for (int32_t i = 0; i < CLUSTER_PARTITIONS_MAX; i++)
 		loop_timer_stop(&h->held[i].fetch);
-	list_for_each(&h->cluster->ops, at, next) {
+	list_for_each (&h->cluster->ops, at, next) {
 		struct op *op = list_entry(at, struct op, link);
 
 		if (op->handle == h)

@@ -13,7 +13,7 @@
 #include "base/map.h"
 #include "base/time.h"
 
-#define BEAT_US (500 * US_PER_MS)
+#define BEAT_US            (500 * US_PER_MS)
 #define MESSAGE_TIMEOUT_US (8 * US_PER_S)
 /* 2026-01-01. */
 #define WALL_BASE_MS INT64_C(1767225600000)
@@ -55,7 +55,8 @@ struct topic *topic_find(const struct sim_cluster *cluster, const char *name)
 	return NULL;
 }
 
-static int32_t record_partition(struct sim_cluster *cluster, const struct topic *topic, struct str key)
+static int32_t record_partition(struct sim_cluster *cluster, const struct topic *topic,
+				struct str key)
 {
 	if (!key.ptr)
 		return (int32_t)sim_below(cluster->sim, (uint64_t)topic->partition_count);
@@ -66,8 +67,8 @@ int64_t topic_append(struct sim_cluster *cluster, struct topic *topic, int32_t p
 		     const struct kafka_record *record)
 {
 	int64_t offset = topic->ends[partition]++;
-	struct kafka_record *log =
-		mem_array(topic->logs[partition], (size_t)topic->ends[partition], sizeof(*log));
+	struct kafka_record *log = mem_array(topic->logs[partition], (size_t)topic->ends[partition],
+					     sizeof(*log));
 
 	topic->logs[partition] = log;
 	log[offset] = *record;
@@ -80,7 +81,7 @@ int64_t topic_append(struct sim_cluster *cluster, struct topic *topic, int32_t p
 	sim_note(cluster->sim, "cluster %s/%d/%lld", topic->name, partition, (long long)offset);
 	if (cluster->settings.appended)
 		cluster->settings.appended(cluster->settings.user, topic->name, partition, offset);
-	list_for_each(&cluster->handles, at, next) {
+	list_for_each (&cluster->handles, at, next) {
 		struct kafka_handle *handle = list_entry(at, struct kafka_handle, link);
 
 		if (handle->group && strcmp(handle->topic, topic->name) == 0)
@@ -133,7 +134,7 @@ static struct kafka_handle *group_extreme(const struct group *group, bool most, 
 {
 	struct kafka_handle *found = NULL;
 
-	list_for_each(&group->cluster->handles, at, next) {
+	list_for_each (&group->cluster->handles, at, next) {
 		struct kafka_handle *handle = list_entry(at, struct kafka_handle, link);
 		uint32_t owned;
 
@@ -192,7 +193,7 @@ static void group_rebalance(struct loop_timer *timer)
 			group->owners[i] = least;
 		}
 	}
-	list_for_each(&cluster->handles, at, next) {
+	list_for_each (&cluster->handles, at, next) {
 		struct kafka_handle *handle = list_entry(at, struct kafka_handle, link);
 
 		if (handle->group == group)
@@ -231,7 +232,8 @@ void sim_cluster_rebalance(struct sim_cluster *cluster)
 	sim_note(cluster->sim, "cluster moves partitions");
 	for (struct group *group = cluster->groups; group; group = group->next) {
 		for (int32_t i = 0; i < CLUSTER_PARTITIONS_MAX; i++)
-			if (group->owners[i] && group->owners[i]->held[i].told && sim_below(cluster->sim, 2))
+			if (group->owners[i] && group->owners[i]->held[i].told &&
+			    sim_below(cluster->sim, 2))
 				group->taken[i] = true;
 		group_rebalance_soon(group);
 	}
@@ -248,7 +250,7 @@ static void cluster_evict(struct kafka_handle *handle)
 
 void sim_cluster_evict(struct sim_cluster *cluster, const struct process *process)
 {
-	list_for_each(&cluster->handles, at, next) {
+	list_for_each (&cluster->handles, at, next) {
 		struct kafka_handle *handle = list_entry(at, struct kafka_handle, link);
 
 		if (handle->process == process && handle->in_group && sim_below(cluster->sim, 2))
@@ -259,7 +261,8 @@ void sim_cluster_evict(struct sim_cluster *cluster, const struct process *proces
 /* Whether it sends heartbeats. */
 static bool handle_is_alive(const struct kafka_handle *handle)
 {
-	return !handle->closed && !process_is_dead(handle->process) && !process_is_paused(handle->process);
+	return !handle->closed && !process_is_dead(handle->process) &&
+	       !process_is_paused(handle->process);
 }
 
 /* Heartbeats: who was not heard of for too long is thrown out. */
@@ -269,7 +272,7 @@ static void cluster_beat(struct loop_timer *timer)
 	int64_t now_us = sim_now_us(cluster->sim);
 
 	loop_timer_start(&cluster->beat, BEAT_US);
-	list_for_each(&cluster->handles, at, next) {
+	list_for_each (&cluster->handles, at, next) {
 		struct kafka_handle *handle = list_entry(at, struct kafka_handle, link);
 
 		if (!handle->in_group)
@@ -299,7 +302,8 @@ static void commit_take(struct group *group, const struct kafka_partition *parti
 	if (cluster->settings.offset_past_hole && group->delivered[p] > to)
 		to = group->delivered[p];
 	if (to < from)
-		sim_note(cluster->sim, "cluster: %s/%d goes back from %lld", group->topic, p, (long long)from);
+		sim_note(cluster->sim, "cluster: %s/%d goes back from %lld", group->topic, p,
+			 (long long)from);
 	group->committed[p] = to;
 	sim_note(cluster->sim, "cluster %s/%d committed %lld", group->topic, p, (long long)to);
 	if (cluster->settings.committed)
@@ -316,10 +320,12 @@ static void commit_arrived(struct op *op)
 
 	cluster->stats.commits++;
 	if (!cluster->up || !handle->in_group || handle->epoch != op->epoch ||
-	    (!cluster->calm && sim_chance(cluster->sim, cluster->settings.commit_fails_per_million))) {
+	    (!cluster->calm &&
+	     sim_chance(cluster->sim, cluster->settings.commit_fails_per_million))) {
 		cluster->stats.commit_failures++;
 		event.failed = true;
-		snprintf(event.text, sizeof(event.text), "the simulated broker does not take the commit");
+		snprintf(event.text, sizeof(event.text),
+			 "the simulated broker does not take the commit");
 	} else {
 		for (size_t i = 0; i < op->partition_count; i++)
 			commit_take(handle->group, &op->partitions[i]);
@@ -378,21 +384,26 @@ static bool produce_arrived(struct op *op)
 
 	if (!cluster->up) {
 		op->failed = sim_now_us(cluster->sim) - op->sent_us > MESSAGE_TIMEOUT_US;
-		op_again(op, op->failed ? OP_REPORT : OP_PRODUCE, sim_between(cluster->sim, 50000, 300000));
+		op_again(op, op->failed ? OP_REPORT : OP_PRODUCE,
+			 sim_between(cluster->sim, 50000, 300000));
 		return true;
 	}
 	snprintf(name, sizeof(name), "%.*s", STR_ARG(op->record.topic));
 	topic = topic_find(cluster, name);
-	if (!topic || (!cluster->calm && sim_chance(cluster->sim, settings->produce_fails_per_million))) {
+	if (!topic ||
+	    (!cluster->calm && sim_chance(cluster->sim, settings->produce_fails_per_million))) {
 		op->failed = true;
 		op->unknown_topic = !topic;
 	} else if (!settings->confirm_early || sim_chance(cluster->sim, 700000)) {
-		topic_append(cluster, topic, record_partition(cluster, topic, op->record.key), &op->record);
-		op->failed = !cluster->calm && sim_chance(cluster->sim, settings->produce_unknown_per_million);
+		topic_append(cluster, topic, record_partition(cluster, topic, op->record.key),
+			     &op->record);
+		op->failed = !cluster->calm &&
+			     sim_chance(cluster->sim, settings->produce_unknown_per_million);
 	}
 	if (op->failed)
 		cluster->stats.produce_failures++;
-	op_again(op, OP_REPORT, sim_latency(cluster->sim, 100, settings->latency_max_us * (op->failed ? 10 : 1)));
+	op_again(op, OP_REPORT,
+		 sim_latency(cluster->sim, 100, settings->latency_max_us * (op->failed ? 10 : 1)));
 	return true;
 }
 
@@ -447,7 +458,7 @@ struct op *op_send(struct kafka_handle *handle, enum op_kind kind)
 
 static void cluster_tell(struct sim_cluster *cluster, enum kafka_event_kind kind)
 {
-	list_for_each(&cluster->handles, at, next) {
+	list_for_each (&cluster->handles, at, next) {
 		struct kafka_event event = {.kind = kind};
 
 		snprintf(event.text, sizeof(event.text), "the simulated broker is %s",
@@ -463,7 +474,7 @@ static void cluster_started(struct loop_timer *timer)
 	cluster->up = true;
 	sim_note(cluster->sim, "cluster is up");
 	cluster_tell(cluster, KAFKA_EVENT_UP);
-	list_for_each(&cluster->handles, at, next) {
+	list_for_each (&cluster->handles, at, next) {
 		struct kafka_handle *handle = list_entry(at, struct kafka_handle, link);
 
 		for (int32_t i = 0; handle->group && i < CLUSTER_PARTITIONS_MAX; i++)
@@ -491,12 +502,15 @@ void sim_cluster_calm(struct sim_cluster *cluster)
 
 void sim_cluster_break(struct sim_cluster *cluster, const struct process *process)
 {
-	struct kafka_event event = {.kind = KAFKA_EVENT_FATAL, .failed = true, .text = "the simulated client has failed"};
+	struct kafka_event event = {.kind = KAFKA_EVENT_FATAL,
+				    .failed = true,
+				    .text = "the simulated client has failed"};
 
-	list_for_each(&cluster->handles, at, next) {
+	list_for_each (&cluster->handles, at, next) {
 		struct kafka_handle *handle = list_entry(at, struct kafka_handle, link);
 
-		if (handle->process != process || handle->closed || handle->broken || sim_below(cluster->sim, 3))
+		if (handle->process != process || handle->closed || handle->broken ||
+		    sim_below(cluster->sim, 3))
 			continue;
 		sim_note(cluster->sim, "cluster breaks a handle of %s", process_name(process));
 		handle->broken = true;
@@ -507,7 +521,7 @@ void sim_cluster_break(struct sim_cluster *cluster, const struct process *proces
 /* What it has sent is on its way, or not. */
 void sim_cluster_forget(struct sim_cluster *cluster, const struct process *process)
 {
-	list_for_each(&cluster->ops, at, next) {
+	list_for_each (&cluster->ops, at, next) {
 		struct op *op = list_entry(at, struct op, link);
 
 		if (op->handle->process != process)
@@ -545,13 +559,14 @@ int64_t sim_cluster_end(const struct sim_cluster *cluster, const char *name, int
 	return topic_find(cluster, name)->ends[partition];
 }
 
-const struct kafka_record *sim_cluster_record(const struct sim_cluster *cluster, const char *name, int32_t partition,
-					      int64_t offset)
+const struct kafka_record *sim_cluster_record(const struct sim_cluster *cluster, const char *name,
+					      int32_t partition, int64_t offset)
 {
 	return &topic_find(cluster, name)->logs[partition][offset];
 }
 
-int64_t sim_cluster_committed(const struct sim_cluster *cluster, const char *topic, int32_t partition)
+int64_t sim_cluster_committed(const struct sim_cluster *cluster, const char *topic,
+			      int32_t partition)
 {
 	for (const struct group *group = cluster->groups; group; group = group->next)
 		if (strcmp(group->topic, topic) == 0)
@@ -564,7 +579,8 @@ const struct sim_cluster_stats *sim_cluster_stats(const struct sim_cluster *clus
 	return &cluster->stats;
 }
 
-struct sim_cluster_client *sim_cluster_client_new(struct sim_cluster *cluster, struct process *process)
+struct sim_cluster_client *sim_cluster_client_new(struct sim_cluster *cluster,
+						  struct process *process)
 {
 	struct sim_cluster_client *client = mem_zalloc(sizeof(*client));
 

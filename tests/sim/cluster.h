@@ -26,14 +26,15 @@ struct sim_cluster_settings {
 	int64_t latency_max_us;
 	int64_t session_timeout_us;
 	uint32_t commit_fails_per_million;
-	uint32_t produce_fails_per_million;    /* refused: it is not there */
-	uint32_t produce_unknown_per_million;  /* reported as failed, but it is there */
+	uint32_t produce_fails_per_million;   /* refused: it is not there */
+	uint32_t produce_unknown_per_million; /* reported as failed, but it is there */
 	/* Planted bugs. */
 	bool ack_before_commit; /* delivered is committed */
-	bool offset_past_hole;	/* a commit goes to the last record delivered */
-	bool confirm_early;	/* produced is reported delivered, and some of it is lost */
+	bool offset_past_hole;  /* a commit goes to the last record delivered */
+	bool confirm_early;     /* produced is reported delivered, and some of it is lost */
 	/* A group's committed offset of a partition goes from `from` to `to`. */
-	void (*committed)(void *user, const char *topic, int32_t partition, int64_t from, int64_t to);
+	void (*committed)(void *user, const char *topic, int32_t partition, int64_t from,
+			  int64_t to);
 	void (*appended)(void *user, const char *topic, int32_t partition, int64_t offset);
 	void *user;
 };
@@ -49,13 +50,15 @@ int64_t sim_cluster_append(struct sim_cluster *cluster, const char *topic, int32
 int32_t sim_cluster_partitions(const struct sim_cluster *cluster, const char *topic);
 int64_t sim_cluster_end(const struct sim_cluster *cluster, const char *topic, int32_t partition);
 /* Borrowed; lives as long as the cluster. */
-const struct kafka_record *sim_cluster_record(const struct sim_cluster *cluster, const char *topic, int32_t partition,
-					      int64_t offset);
+const struct kafka_record *sim_cluster_record(const struct sim_cluster *cluster, const char *topic,
+					      int32_t partition, int64_t offset);
 /* 0 if nothing was committed. */
-int64_t sim_cluster_committed(const struct sim_cluster *cluster, const char *topic, int32_t partition);
+int64_t sim_cluster_committed(const struct sim_cluster *cluster, const char *topic,
+			      int32_t partition);
 
 /* A process's own view of the cluster. */
-struct sim_cluster_client *sim_cluster_client_new(struct sim_cluster *cluster, struct process *process);
+struct sim_cluster_client *sim_cluster_client_new(struct sim_cluster *cluster,
+						  struct process *process);
 extern const struct kafka_client sim_kafka_client;
 
 void sim_cluster_calm(struct sim_cluster *cluster);
@@ -71,7 +74,8 @@ void sim_cluster_break(struct sim_cluster *cluster, const struct process *proces
 void sim_cluster_forget(struct sim_cluster *cluster, const struct process *process);
 
 struct sim_cluster_stats {
-	uint64_t appended, produced, commits, commit_failures, rebalances, evictions, produce_failures, redelivered;
+	uint64_t appended, produced, commits, commit_failures, rebalances, evictions,
+		produce_failures, redelivered;
 };
 const struct sim_cluster_stats *sim_cluster_stats(const struct sim_cluster *cluster);
 

@@ -13,7 +13,7 @@
 #include "tests/sim/segment_copy.h"
 #include "tests/sim/server.h"
 
-#define FLUSH_US (600 * US_PER_MS)
+#define FLUSH_US     (600 * US_PER_MS)
 #define WALL_BASE_US (INT64_C(1767225600) * US_PER_S)
 
 static int64_t server_wall_us(const struct sim_database *database)
@@ -37,7 +37,8 @@ static void xact_set(struct sim_database *database, uint64_t xid, enum xact stat
 	database->xacts[xid] = (uint8_t)state;
 }
 
-static void log_append(struct sim_database *database, const struct segment *segment, int64_t wall_us)
+static void log_append(struct sim_database *database, const struct segment *segment,
+		       int64_t wall_us)
 {
 	struct committed *entry;
 
@@ -96,9 +97,10 @@ static void log_recover(struct sim_database *database)
 /* --- what a segment does --- */
 
 /* Terminates that very backend. It is gone only when it has noticed. */
-static bool server_terminate(struct sim_database *database, int64_t pid, int64_t start_us, struct str application)
+static bool server_terminate(struct sim_database *database, int64_t pid, int64_t start_us,
+			     struct str application)
 {
-	list_for_each(&database->backends, at, next) {
+	list_for_each (&database->backends, at, next) {
 		struct backend *backend = list_entry(at, struct backend, link);
 
 		if (backend->pid != pid || backend->start_us != start_us ||
@@ -136,8 +138,8 @@ static bool server_answers(struct sim_database *database, struct segment *segmen
 		return false;
 	switch (segment->calls[0].statement) {
 	case STATEMENT_BACKEND_TERMINATE:
-		value = (struct field){.b = server_terminate(database, params[0].ints[0], params[1].ints[0],
-							     params[2].strs[0])};
+		value = (struct field){.b = server_terminate(database, params[0].ints[0],
+							     params[1].ints[0], params[2].strs[0])};
 		break;
 	case STATEMENT_XACT_STATUS:
 		xid = (uint64_t)params[0].ints[0];
@@ -155,7 +157,8 @@ static bool server_answers(struct sim_database *database, struct segment *segmen
  * The planted bug: whoever commits gets the claim first, and the version that is there. Returns the call as it was sent,
  * which the checker is to see.
  */
-static const struct column *fence_disarm(struct sim_database *database, struct segment *segment, int64_t wall_us)
+static const struct column *fence_disarm(struct sim_database *database, struct segment *segment,
+					 int64_t wall_us)
 {
 	struct segment_call *fence = segment_find(segment, STATEMENT_FENCE_UPDATE);
 	const struct column *sent;
@@ -176,7 +179,8 @@ static const struct column *fence_disarm(struct sim_database *database, struct s
 	force.call_count = 1;
 	memory_segment_run(database->tables, &force, wall_us);
 	log_append(database, &force, wall_us);
-	params = arena_memdup(segment->arena, sent, strlen(statement_info(fence->statement)->params) * sizeof(*sent));
+	params = arena_memdup(segment->arena, sent,
+			      strlen(statement_info(fence->statement)->params) * sizeof(*sent));
 	versions = arena_memdup(segment->arena, sent[4].ints, sent[4].count * sizeof(*versions));
 	for (uint32_t row = 0; row < claim.rows.row_count; row++)
 		for (uint32_t i = 0; i < sent[0].count; i++)
@@ -194,7 +198,57 @@ static void server_error(struct segment *segment, const char *sqlstate, const ch
 	snprintf(segment->text, sizeof(segment->text), "%s", text);
 }
 
-static void server_run(struct sim_database *database, const struct process *process, struct segment *segment)
+/* A row of a fence that somebody else has locked is neither returned nor lost. */
+static void server_gate(struct sim_database *database, struct segment *segment,
+			const struct segment_call *fence)
+{
+	const struct column *ords = &fence->params[0];
+	uint32_t failed = (uint32_t)ords->ints[sim_below(database->sim, ords->count)];
+
+	segment->outcome = SEGMENT_GATED;
+	segment->gate = GATE_FENCE;
+	segment->failed = arena_memdup(segment->arena, &failed, sizeof(failed));
+	segment->failed_count = 1;
+}
+
+/* A row of a claim that somebody else has locked is passed over: here the last one. */
+static void server_pass_over(struct segment *segment, struct segment_call *claim)
+{
+	size_t count = strlen(statement_info(claim->statement)->params);
+	struct column *params = arena_memdup(segment->arena, claim->params,
+					     count * sizeof(*params));
+
+	for (size_t i = 0; i < count; i++)
+		if (!params[i].scalar)
+			params[i].count--;
+	claim->params = params;
+}
+
+/* Rows that others have locked. True: that is all that comes of the segment. */
+static bool server_locked(struct sim_database *database, struct segment *segment)
+{
+	struct segment_call *claim = segment_find(segment, STATEMENT_CLAIM);
+	const struct segment_call *fence = segment_find(segment, STATEMENT_FENCE_UPDATE);
+
+	if (!segment->writes || database->calm ||
+	    !sim_chance(database->sim, database->settings.lock_per_million))
+		return false;
+	database->stats.locks++;
+	if (claim) {
+		server_pass_over(segment, claim);
+		return false;
+	}
+	if (fence && sim_below(database->sim, 2))
+		server_gate(database, segment, fence);
+	else if (sim_chance(database->sim, 800000))
+		server_error(segment, "55P03", "canceling statement due to lock timeout");
+	else
+		server_error(segment, "40P01", "deadlock detected");
+	return true;
+}
+
+static void server_run(struct sim_database *database, const struct process *process,
+		       struct segment *segment)
 {
 	int64_t wall_us = server_wall_us(database);
 	const struct column *fence = NULL;
@@ -202,12 +256,7 @@ static void server_run(struct sim_database *database, const struct process *proc
 
 	if (server_answers(database, segment))
 		return;
-	if (segment->writes && !database->calm && sim_chance(database->sim, database->settings.lock_per_million)) {
-		database->stats.locks++;
-		if (sim_chance(database->sim, 800000))
-			server_error(segment, "55P03", "canceling statement due to lock timeout");
-		else
-			server_error(segment, "40P01", "deadlock detected");
+	if (server_locked(database, segment)) {
 		xact_set(database, xid, XACT_ABORTED);
 		return;
 	}
@@ -216,7 +265,8 @@ static void server_run(struct sim_database *database, const struct process *proc
 	memory_segment_run(database->tables, segment, wall_us);
 	segment->xid = xid;
 	database->stats.fenced += segment->outcome == SEGMENT_GATED && segment->gate == GATE_FENCE;
-	xact_set(database, xid, segment->outcome == SEGMENT_COMMITTED ? XACT_COMMITTED : XACT_ABORTED);
+	xact_set(database, xid,
+		 segment->outcome == SEGMENT_COMMITTED ? XACT_COMMITTED : XACT_ABORTED);
 	if (segment->outcome != SEGMENT_COMMITTED || !segment->writes)
 		return;
 	database->stats.commits++;
@@ -268,7 +318,8 @@ static void request_run(struct loop_timer *timer)
 
 	request->state = REQUEST_ANSWERED;
 	loop_timer_init(&request->timer, sim_world(database->sim), request_answered);
-	loop_timer_start(&request->timer, sim_latency(database->sim, 50, database->settings.latency_max_us));
+	loop_timer_start(&request->timer,
+			 sim_latency(database->sim, 50, database->settings.latency_max_us));
 	server_run(database, request->backend->process, &request->segment);
 	sim_note(database->sim, "database %s: %s", request->tag, outcome_name(&request->segment));
 	/* A loss right behind the commit is the one that matters most. */
@@ -290,7 +341,8 @@ static void request_arrived(struct loop_timer *timer)
 		xact_set(database, request->segment.xid, XACT_RUNNING);
 	}
 	loop_timer_init(&request->timer, sim_world(database->sim), request_run);
-	loop_timer_start(&request->timer, sim_latency(database->sim, 50, database->settings.latency_max_us));
+	loop_timer_start(&request->timer,
+			 sim_latency(database->sim, 50, database->settings.latency_max_us));
 	if (request->backend->conn && !database->calm &&
 	    sim_chance(database->sim, database->settings.cut_per_million / 2)) {
 		sim_note(database->sim, "database loses the connection before %s", request->tag);
@@ -302,11 +354,12 @@ static void request_tag(struct request *request)
 {
 	const struct segment *segment = &request->segment;
 	const struct segment_call *first = &segment->calls[0];
-	uint32_t count = strlen(statement_info(first->statement)->params) ? first->params[0].count : 0;
+	uint32_t count = strlen(statement_info(first->statement)->params) ? first->params[0].count
+									  : 0;
 
-	snprintf(request->tag, sizeof(request->tag), "%s/%lld %s[%u]+%u", process_name(request->backend->process),
-		 (long long)request->backend->pid, statement_info(first->statement)->name, count,
-		 segment->call_count - 1);
+	snprintf(request->tag, sizeof(request->tag), "%s/%lld %s[%u]+%u",
+		 process_name(request->backend->process), (long long)request->backend->pid,
+		 statement_info(first->statement)->name, count, segment->call_count - 1);
 }
 
 struct request *request_send(struct backend *backend, const struct segment *segment)
@@ -325,7 +378,8 @@ struct request *request_send(struct backend *backend, const struct segment *segm
 	database->stats.segments++;
 	request_tag(request);
 	loop_timer_init(&request->timer, sim_world(database->sim), request_arrived);
-	loop_timer_start(&request->timer, sim_latency(database->sim, 50, database->settings.latency_max_us));
+	loop_timer_start(&request->timer,
+			 sim_latency(database->sim, 50, database->settings.latency_max_us));
 	return request;
 }
 
@@ -350,8 +404,8 @@ void request_free(struct request *request)
 
 /* --- backends --- */
 
-struct backend *backend_new(struct sim_database *database, struct process *process, const char *application,
-			    struct sim_conn *conn)
+struct backend *backend_new(struct sim_database *database, struct process *process,
+			    const char *application, struct sim_conn *conn)
 {
 	struct backend *backend;
 
@@ -397,7 +451,7 @@ void sim_database_restart(struct sim_database *database, int64_t down_us, bool f
 	sim_note(database->sim, "database goes down%s", failover ? ", another takes over" : "");
 	database->stats.restarts++;
 	database->up = false;
-	list_for_each(&database->backends, at, next) {
+	list_for_each (&database->backends, at, next) {
 		struct backend *backend = list_entry(at, struct backend, link);
 
 		/* The loss leaves the backend to us. */
@@ -414,7 +468,7 @@ void sim_database_restart(struct sim_database *database, int64_t down_us, bool f
 
 void sim_database_forget(struct sim_database *database, const struct process *process)
 {
-	list_for_each(&database->backends, at, next) {
+	list_for_each (&database->backends, at, next) {
 		struct backend *backend = list_entry(at, struct backend, link);
 
 		if (backend->process != process)

@@ -30,15 +30,17 @@ struct sim_database;
 
 struct sim_database_settings {
 	int64_t latency_max_us;
-	uint32_t cut_per_million;  /* segments whose connection is lost under way */
-	uint32_t lock_per_million; /* segments refused with 55P03 or 40P01 */
-	bool no_fence;		   /* a planted bug: fences look at neither owner nor version */
+	uint32_t cut_per_million; /* segments whose connection is lost under way */
+	uint32_t
+		lock_per_million; /* segments that meet locks: passed over, gated, or refused with 55P03 or 40P01 */
+	bool no_fence; /* a planted bug: fences look at neither owner nor version */
 	/* Called after each segment that wrote has committed, with its calls as they were sent. */
 	void (*committed)(void *user, const struct process *process, const struct segment *segment);
 	void *user;
 };
 
-struct sim_database *sim_database_new(struct sim *sim, const struct sim_database_settings *settings);
+struct sim_database *sim_database_new(struct sim *sim,
+				      const struct sim_database_settings *settings);
 void sim_database_free(struct sim_database **database);
 
 /* One for a replica that runs as this process. */

@@ -19,7 +19,7 @@
 
 #define BACKGROUND_CONNECTIONS 2
 #define QUARANTINE_CONNECTIONS 1
-#define STEP_CONNECTIONS 3
+#define STEP_CONNECTIONS       3
 
 enum conn_state { CONN_DOWN, CONN_CONNECTING, CONN_IDLE, CONN_BUSY, CONN_LOST };
 enum conn_pending { PENDING_NOTHING, PENDING_ANSWER, PENDING_LOSS, PENDING_UP };
@@ -31,12 +31,12 @@ struct sim_conn {
 	enum conn_class class;
 	enum conn_state state;
 	enum conn_pending pending;
-	struct task task; /* on the store's loop */
+	struct task task;          /* on the store's loop */
 	struct loop_timer connect; /* on the world's */
 	struct backend *backend;
-	struct segment *segment; /* the store's, under way */
-	struct request *answer;	 /* PENDING_ANSWER */
-	bool broken;		 /* lost behind what is pending */
+	struct segment *segment;           /* the store's, under way */
+	struct request *answer;            /* PENDING_ANSWER */
+	bool broken;                       /* lost behind what is pending */
 	enum segment_outcome lost_outcome; /* PENDING_LOSS of a busy one */
 	uint64_t lost_xid;
 	int64_t lost_pid, lost_start_us;
@@ -94,7 +94,8 @@ static void segment_lost(struct sim_conn *conn)
 	segment->xid = conn->lost_xid;
 	segment->backend_pid = conn->lost_pid;
 	segment->backend_start_us = conn->lost_start_us;
-	snprintf(segment->application, sizeof(segment->application), "%s", conn->executor->application);
+	snprintf(segment->application, sizeof(segment->application), "%s",
+		 conn->executor->application);
 	if (segment->outcome == SEGMENT_IN_DOUBT)
 		conn->executor->database->stats.doubts++;
 	segment->done(segment);
@@ -191,7 +192,8 @@ static void request_lose(struct sim_conn *conn, struct request *request)
 	if (request_abandon(request, sim_chance(sim, 500000)) && writes)
 		conn->lost_outcome = SEGMENT_IN_DOUBT;
 	else
-		conn->lost_outcome = writes && sim_chance(sim, 300000) ? SEGMENT_IN_DOUBT : SEGMENT_NOT_RUN;
+		conn->lost_outcome = writes && sim_chance(sim, 300000) ? SEGMENT_IN_DOUBT
+								       : SEGMENT_NOT_RUN;
 }
 
 /* The session no longer has a client. */
@@ -227,7 +229,8 @@ static void conn_connect(struct loop_timer *timer)
 
 	if (process_is_dead(executor->process))
 		return;
-	conn->backend = backend_new(executor->database, executor->process, executor->application, conn);
+	conn->backend = backend_new(executor->database, executor->process, executor->application,
+				    conn);
 	if (!conn->backend) {
 		sim_conn_retry(conn);
 		return;
@@ -248,12 +251,13 @@ void sim_database_cut(struct sim_database *database, const struct process *proce
 {
 	sim_note(database->sim, "database loses %s of %s", all ? "every connection" : "connections",
 		 process_name(process));
-	list_for_each(&database->executors, at, next) {
+	list_for_each (&database->executors, at, next) {
 		struct sim_executor *executor = list_entry(at, struct sim_executor, link);
 
 		if (executor->process != process)
 			continue;
-		for_each_conn(executor, conn) {
+		for_each_conn(executor, conn)
+		{
 			if (conn->backend && (all || sim_below(database->sim, 3) == 0))
 				sim_conn_lose(conn);
 		}
@@ -267,8 +271,7 @@ static void executor_start(struct executor *base, struct loop *loop)
 	struct sim_executor *executor = executor_of(base);
 
 	executor->loop = loop;
-	for_each_conn(executor, conn)
-		sim_conn_retry(conn);
+	for_each_conn(executor, conn) sim_conn_retry(conn);
 }
 
 static uint32_t executor_conn_count(struct executor *base, enum conn_class class)
@@ -284,7 +287,8 @@ static bool executor_conn_ready(struct executor *base, enum conn_class class, ui
 	return executor->conns[class][index].state == CONN_IDLE && !executor->stopped;
 }
 
-static void executor_run(struct executor *base, enum conn_class class, uint32_t index, struct segment *segment)
+static void executor_run(struct executor *base, enum conn_class class, uint32_t index,
+			 struct segment *segment)
 {
 	struct sim_conn *conn = &executor_of(base)->conns[class][index];
 
@@ -317,8 +321,7 @@ static void executor_stop(struct executor *base)
 	struct sim_executor *executor = executor_of(base);
 
 	executor->stopped = true;
-	for_each_conn(executor, conn)
-		conn_stop(conn);
+	for_each_conn(executor, conn) conn_stop(conn);
 }
 
 static void executor_free(struct executor *base)
@@ -326,12 +329,13 @@ static void executor_free(struct executor *base)
 	struct sim_executor *executor = executor_of(base);
 
 	list_remove(&executor->link);
-	for_each_conn(executor, conn) {
+	for_each_conn(executor, conn)
+	{
 		loop_timer_stop(&conn->connect);
 		if (conn->backend)
 			backend_free(conn->backend);
 	}
-	for (uint32_t class = 0; class < CONN_CLASS_COUNT; class++)
+	for (uint32_t class = 0; class < CONN_CLASS_COUNT; class ++)
 		free(executor->conns[class]);
 	free(executor);
 }
@@ -358,16 +362,19 @@ struct executor *sim_executor_new(struct sim_database *database, struct process 
 	executor->base.ops = &sim_executor_ops;
 	executor->database = database;
 	executor->process = process;
-	snprintf(executor->application, sizeof(executor->application), "sutra/%s", process_name(process));
+	snprintf(executor->application, sizeof(executor->application), "sutra/%s",
+		 process_name(process));
 	executor->counts[CONN_STEP] = STEP_CONNECTIONS;
 	executor->counts[CONN_BACKGROUND] = BACKGROUND_CONNECTIONS;
 	executor->counts[CONN_QUARANTINE] = QUARANTINE_CONNECTIONS;
-	for (uint32_t class = 0; class < CONN_CLASS_COUNT; class++) {
-		executor->conns[class] = mem_zalloc(executor->counts[class] * sizeof(struct sim_conn));
+	for (uint32_t class = 0; class < CONN_CLASS_COUNT; class ++) {
+		executor->conns[class] = mem_zalloc(executor->counts[class] *
+						    sizeof(struct sim_conn));
 		for (uint32_t i = 0; i < executor->counts[class]; i++)
-			executor->conns[class][i] = (struct sim_conn){.executor = executor,
-								      .class = (enum conn_class)class,
-								      .task.run = conn_told};
+			executor->conns[class][i] = (struct sim_conn){
+				.executor = executor,
+				.class = (enum conn_class) class,
+				.task.run = conn_told};
 	}
 	list_push(&database->executors, &executor->link);
 	return &executor->base;

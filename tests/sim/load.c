@@ -6,7 +6,7 @@
 
 #include "base/time.h"
 
-#define PARTITIONS 4
+#define PARTITIONS     4
 #define OUT_PARTITIONS 2
 
 static void load_produce(struct loop_timer *timer)
@@ -29,7 +29,8 @@ static void load_produce(struct loop_timer *timer)
 	int32_t partition;
 
 	/* A topic that is not there yet, or a broker that is away: its producer tries again. */
-	if (!sim_cluster_is_up(load->cluster) || !sim_cluster_partitions(load->cluster, event->topic)) {
+	if (!sim_cluster_is_up(load->cluster) ||
+	    !sim_cluster_partitions(load->cluster, event->topic)) {
 		loop_timer_start(timer, 300 * US_PER_MS);
 		return;
 	}
@@ -68,8 +69,8 @@ static void load_repeat(struct load *load, struct load_event *event, int64_t at_
 		  at_us + sim_between(load->sim, 0, span_us / 4));
 }
 
-static struct load_event *load_add(struct load *load, enum load_kind kind, const char *topic, int order, const char *key,
-				   int64_t at_us, int64_t span_us)
+static struct load_event *load_add(struct load *load, enum load_kind kind, const char *topic,
+				   int order, const char *key, int64_t at_us, int64_t span_us)
 {
 	struct load_event *event = &load->events[load->event_count];
 
@@ -89,7 +90,8 @@ static void load_payments(struct load *load, int order, int64_t order_at_us, int
 	uint64_t keys = o->parts > 4 ? 1 + sim_below(load->sim, 2) : sim_below(load->sim, 3);
 
 	for (int i = 0; i < o->payments; i++) {
-		int64_t at_us = order_at_us + sim_between(load->sim, -span_us / 8, o->parts > 4 ? span_us : span_us / 3);
+		int64_t at_us = order_at_us + sim_between(load->sim, -span_us / 8,
+							  o->parts > 4 ? span_us : span_us / 3);
 		char key[24] = "";
 		struct load_event *event;
 
@@ -99,24 +101,27 @@ static void load_payments(struct load *load, int order, int64_t order_at_us, int
 			snprintf(key, sizeof(key), "%s-%d", o->id, i);
 		event = load_add(load, LOAD_PAYMENT, "payments", order, key, at_us, span_us);
 		event->amount = 1 << i;
-		snprintf(event->body, sizeof(event->body), "{\"orderId\":\"%s\",\"amount\":%d}", o->id, event->amount);
+		snprintf(event->body, sizeof(event->body), "{\"orderId\":\"%s\",\"amount\":%d}",
+			 o->id, event->amount);
 	}
 }
 
 static void load_orders(struct load *load, int64_t span_us, bool hot)
 {
-	load->order_count = hot ? (int)sim_between(load->sim, 1, 3) : (int)sim_between(load->sim, 3, LOAD_ORDERS_MAX);
+	load->order_count = hot ? (int)sim_between(load->sim, 1, 3)
+				: (int)sim_between(load->sim, 3, LOAD_ORDERS_MAX);
 	for (int i = 0; i < load->order_count; i++) {
 		struct load_order *order = &load->orders[i];
 		int64_t at_us = sim_between(load->sim, 0, span_us * 2 / 3);
 		struct load_event *event;
 
 		snprintf(order->id, sizeof(order->id), "o-%d", i + 1);
-		order->parts = hot ? (int)sim_between(load->sim, 5, LOAD_PARTS_MAX) : (int)sim_between(load->sim, 1, 4);
+		order->parts = hot ? (int)sim_between(load->sim, 5, LOAD_PARTS_MAX)
+				   : (int)sim_between(load->sim, 1, 4);
 		order->payments = order->parts + (sim_chance(load->sim, 150000) ? 1 : 0);
 		event = load_add(load, LOAD_ORDER, "orders", i, order->id, at_us, span_us);
-		snprintf(event->body, sizeof(event->body), "{\"orderId\":\"%s\",\"parts\":%d}", order->id,
-			 order->parts);
+		snprintf(event->body, sizeof(event->body), "{\"orderId\":\"%s\",\"parts\":%d}",
+			 order->id, order->parts);
 		load_payments(load, i, at_us, span_us);
 	}
 }
@@ -130,17 +135,19 @@ static void load_hopeless(struct load *load, int64_t span_us)
 		char key[24];
 
 		snprintf(key, sizeof(key), "nobody-%d", (int)i);
-		event = load_add(load, LOAD_UNMATCHED, "payments", -1, key, sim_between(sim, 0, span_us), span_us);
-		snprintf(event->body, sizeof(event->body), "{\"orderId\":\"nobody-%d\",\"amount\":1}",
-			 load->event_count);
+		event = load_add(load, LOAD_UNMATCHED, "payments", -1, key,
+				 sim_between(sim, 0, span_us), span_us);
+		snprintf(event->body, sizeof(event->body),
+			 "{\"orderId\":\"nobody-%d\",\"amount\":1}", load->event_count);
 	}
 	for (uint64_t i = sim_below(sim, 3); i > 0; i--) {
-		event = load_add(load, LOAD_INVALID, "orders", -1, "o-1", sim_between(sim, 0, span_us), span_us);
+		event = load_add(load, LOAD_INVALID, "orders", -1, "o-1",
+				 sim_between(sim, 0, span_us), span_us);
 		snprintf(event->body, sizeof(event->body), "{\"parts\":%d}", load->event_count);
 	}
 	for (uint64_t i = sim_below(sim, 4); i > 0; i--) {
-		event = load_add(load, LOAD_POISON, sim_below(sim, 2) ? "orders" : "payments", -1, "o-1",
-				 sim_between(sim, 0, span_us), span_us);
+		event = load_add(load, LOAD_POISON, sim_below(sim, 2) ? "orders" : "payments", -1,
+				 "o-1", sim_between(sim, 0, span_us), span_us);
 		snprintf(event->body, sizeof(event->body), "{\"poison\": %d", load->event_count);
 	}
 }
@@ -148,15 +155,18 @@ static void load_hopeless(struct load *load, int64_t span_us)
 /* Now and then a topic is made only when replicas already want it. */
 static void make_payments(struct loop_timer *timer)
 {
-	sim_cluster_topic_make(container_of(timer, struct load, make_payments)->cluster, "payments", PARTITIONS);
+	sim_cluster_topic_make(container_of(timer, struct load, make_payments)->cluster, "payments",
+			       PARTITIONS);
 }
 
 static void make_receipts(struct loop_timer *timer)
 {
-	sim_cluster_topic_make(container_of(timer, struct load, make_receipts)->cluster, "receipts", OUT_PARTITIONS);
+	sim_cluster_topic_make(container_of(timer, struct load, make_receipts)->cluster, "receipts",
+			       OUT_PARTITIONS);
 }
 
-void load_init(struct load *load, struct sim *sim, struct sim_cluster *cluster, int64_t span_us, bool hot)
+void load_init(struct load *load, struct sim *sim, struct sim_cluster *cluster, int64_t span_us,
+	       bool hot)
 {
 	*load = (struct load){.sim = sim, .cluster = cluster};
 	sim_cluster_topic_make(cluster, "orders", PARTITIONS);
@@ -164,8 +174,10 @@ void load_init(struct load *load, struct sim *sim, struct sim_cluster *cluster, 
 	sim_cluster_topic_make(cluster, "replies", OUT_PARTITIONS);
 	loop_timer_init(&load->make_payments, sim_world(sim), make_payments);
 	loop_timer_init(&load->make_receipts, sim_world(sim), make_receipts);
-	loop_timer_start(&load->make_payments, sim_chance(sim, 900000) ? 0 : sim_between(sim, 1000000, 6000000));
-	loop_timer_start(&load->make_receipts, sim_chance(sim, 900000) ? 0 : sim_between(sim, 1000000, 20000000));
+	loop_timer_start(&load->make_payments,
+			 sim_chance(sim, 900000) ? 0 : sim_between(sim, 1000000, 6000000));
+	loop_timer_start(&load->make_receipts,
+			 sim_chance(sim, 900000) ? 0 : sim_between(sim, 1000000, 20000000));
 	load_orders(load, span_us, hot);
 	load_hopeless(load, span_us);
 }

@@ -120,14 +120,16 @@ static void run_twice(struct run *run, const char *versions)
 	twice.workers = 1;
 	run_seeds(&twice, run->from > 3 ? run->from - 3 : 0, run->from > 3 ? 4 : run->from + 1);
 	digests[1] = twice.last.digest;
-	printf("seed %" PRIu64 ": event log %016" PRIx64 ", and again %016" PRIx64 "%s\n", run->from, digests[0],
-	       digests[1], digests[0] == digests[1] ? "" : ": THEY DIFFER");
+	printf("seed %" PRIu64 ": event log %016" PRIx64 ", and again %016" PRIx64 "%s\n",
+	       run->from, digests[0], digests[1], digests[0] == digests[1] ? "" : ": THEY DIFFER");
 	run->checks++;
 	run->failures += digests[0] != digests[1];
 	file = versions ? fopen(versions, "a") : NULL;
 	if (!file)
 		return;
-	fprintf(file, "%" PRIu64 " seeds, event log of seed %" PRIu64 " %016" PRIx64 " and again %016" PRIx64 "\n",
+	fprintf(file,
+		"%" PRIu64 " seeds, event log of seed %" PRIu64 " %016" PRIx64
+		" and again %016" PRIx64 "\n",
 		run->seeds, run->from, digests[0], digests[1]);
 	fclose(file);
 }
@@ -147,7 +149,8 @@ static void run_bugs(struct run *run)
 		if (with.failures)
 			continue;
 		run->failures++;
-		printf("planted bug %s was NOT FOUND in %d seeds\n", world_bug_name(bug), BUG_SEEDS);
+		printf("planted bug %s was NOT FOUND in %d seeds\n", world_bug_name(bug),
+		       BUG_SEEDS);
 	}
 }
 
@@ -174,11 +177,11 @@ static int run_one(struct run *run)
 	run->world.seed = run->from;
 	run->world.out = stdout;
 	world_run(&run->world, &result);
-	printf("seed %" PRIu64 ": %d replicas, %d orders, %d records;", run->from, result.replicas, result.orders,
-	       result.records);
+	printf("seed %" PRIu64 ": %d replicas, %d orders, %d records;", run->from, result.replicas,
+	       result.orders, result.records);
 	say_counts(&result.counts);
-	printf("event log %016" PRIx64 ", %" PRIu64 " steps, %" PRId64 " simulated seconds\n", result.digest,
-	       result.steps, result.simulated_us / 1000000);
+	printf("event log %016" PRIx64 ", %" PRIu64 " steps, %" PRId64 " simulated seconds\n",
+	       result.digest, result.steps, result.simulated_us / 1000000);
 	if (result.failure[0])
 		printf("FAILED: %s\n", result.failure);
 	return result.failure[0] ? 1 : 0;
@@ -196,7 +199,8 @@ static int run_all(struct run *run, const char *versions)
 		run_bugs(run);
 	}
 	printf("%d%%: Checks: %" PRIu64 ", Failures: %" PRIu64 ", Errors: 0\n",
-	       (int)((run->checks - run->failures) * 100 / run->checks), run->checks, run->failures);
+	       (int)((run->checks - run->failures) * 100 / run->checks), run->checks,
+	       run->failures);
 	return run->failures ? 1 : 0;
 }
 
@@ -268,7 +272,9 @@ static bool parse(struct run *run, int argc, char **argv, char **environment)
 		} else if (strcmp(argv[i], "--debug") == 0) {
 			right = run->world.debug = true;
 		} else {
-			fprintf(stderr, "usage: %s [--seeds N] [--from SEED] [--seed SEED [--debug]] [--bug=NAME]\n",
+			fprintf(stderr,
+				"usage: %s [--seeds N] [--from SEED] [--seed SEED [--debug]] "
+				"[--bug=NAME]\n",
 				argv[0]);
 			right = false;
 		}
@@ -287,5 +293,6 @@ int main(int argc, char **argv, char **environment)
 		return 2;
 	run.workers = cores > 1 ? (uint32_t)cores : 1;
 	run.world.view = world_view_load();
-	return run.one ? run_one(&run) : run_all(&run, environment_find(environment, "SUTRA_TEST_VERSIONS"));
+	return run.one ? run_one(&run)
+		       : run_all(&run, environment_find(environment, "SUTRA_TEST_VERSIONS"));
 }

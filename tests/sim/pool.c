@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define CHUNK 10
+#define CHUNK       10
 #define WORKERS_MAX 16
 /* Seconds of processor time for one child; nothing takes a tenth of that. */
 #define CPU_SECONDS 300
@@ -87,11 +87,12 @@ static bool worker_end(const struct pool_options *options, struct worker *worker
 	if (worker->seed == worker->end)
 		return true;
 	if (WIFSIGNALED(status))
-		snprintf(report.result.failure, sizeof(report.result.failure), "the child died of signal %d (%s)",
-			 WTERMSIG(status), strsignal(WTERMSIG(status)));
+		snprintf(report.result.failure, sizeof(report.result.failure),
+			 "the child died of signal %d (%s)", WTERMSIG(status),
+			 strsignal(WTERMSIG(status)));
 	else
-		snprintf(report.result.failure, sizeof(report.result.failure), "the child ended with exit code %d",
-			 WEXITSTATUS(status));
+		snprintf(report.result.failure, sizeof(report.result.failure),
+			 "the child ended with exit code %d", WEXITSTATUS(status));
 	worker->seed++;
 	if (!options->report(options->user, &report))
 		return false;
@@ -148,7 +149,8 @@ void pool_run(const struct pool_options *options)
 			if (!workers[i].pid)
 				continue;
 			polled[polled_count] = &workers[i];
-			fds[polled_count++] = (struct pollfd){.fd = workers[i].fd, .events = POLLIN};
+			fds[polled_count++] = (struct pollfd){.fd = workers[i].fd,
+							      .events = POLLIN};
 		}
 		if (!polled_count)
 			break;

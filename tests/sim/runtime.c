@@ -23,9 +23,9 @@
 /* So many things at one instant mean that somebody spins. */
 #define SPIN_STEPS 200000
 /* 2026-01-01. */
-#define WALL_BASE_US (INT64_C(1767225600) * US_PER_S)
+#define WALL_BASE_US      (INT64_C(1767225600) * US_PER_S)
 #define MONOTONIC_BASE_US (1000 * US_PER_S)
-#define LOOPS_MAX 64
+#define LOOPS_MAX         64
 
 struct sim_loop {
 	struct loop base;
@@ -120,12 +120,14 @@ void sim_note(struct sim *sim, const char *fmt, ...)
 	va_list ap;
 
 	buf_reset(&sim->line);
-	buf_printf(&sim->line, "%lld.%06lld ", (long long)((sim->now_us - MONOTONIC_BASE_US) / US_PER_S),
+	buf_printf(&sim->line, "%lld.%06lld ",
+		   (long long)((sim->now_us - MONOTONIC_BASE_US) / US_PER_S),
 		   (long long)((sim->now_us - MONOTONIC_BASE_US) % US_PER_S));
 	va_start(ap, fmt);
 	buf_vprintf(&sim->line, fmt, ap);
 	va_end(ap);
-	sim->digest = (sim->digest ^ hash_bytes(sim->line.data, sim->line.len)) * UINT64_C(0x100000001b3);
+	sim->digest = (sim->digest ^ hash_bytes(sim->line.data, sim->line.len)) *
+		      UINT64_C(0x100000001b3);
 	if (sim->out)
 		fprintf(sim->out, "%s\n", sim->line.data);
 }
@@ -210,8 +212,8 @@ static void fiber_init(struct process *process)
 	getcontext(&fiber->context);
 	fiber->context.uc_stack.ss_sp = fiber->stack;
 	fiber->context.uc_stack.ss_size = STACK_SIZE;
-	makecontext(&fiber->context, (void (*)(void))(uintptr_t)fiber_main, 2, (unsigned int)(address >> 32),
-		    (unsigned int)address);
+	makecontext(&fiber->context, (void (*)(void))(uintptr_t)fiber_main, 2,
+		    (unsigned int)(address >> 32), (unsigned int)address);
 }
 
 static void main_resume(struct sim *sim, struct process *process)
@@ -229,7 +231,8 @@ static void main_resume(struct sim *sim, struct process *process)
 }
 
 /* On a main function's stack: gives the others their turn until the condition holds. */
-static bool main_wait(struct process *process, bool (*until)(void *arg), void *arg, int64_t deadline_us)
+static bool main_wait(struct process *process, bool (*until)(void *arg), void *arg,
+		      int64_t deadline_us)
 {
 	struct sim *sim = process->sim;
 
@@ -329,7 +332,8 @@ static bool call_returned(void *arg)
 	return ((struct call *)arg)->returned;
 }
 
-static void runtime_loop_call(struct runtime *runtime, struct loop *loop, void (*fn)(void *arg), void *arg)
+static void runtime_loop_call(struct runtime *runtime, struct loop *loop, void (*fn)(void *arg),
+			      void *arg)
 {
 	struct call call = {.task.run = call_run, .fn = fn, .arg = arg};
 
@@ -355,7 +359,8 @@ static void runtime_loop_stop(struct runtime *runtime, struct loop **loop)
 	*loop = NULL;
 }
 
-static bool runtime_loop_wait(struct runtime *runtime, bool (*until)(void *arg), void *arg, int64_t timeout_ms)
+static bool runtime_loop_wait(struct runtime *runtime, bool (*until)(void *arg), void *arg,
+			      int64_t timeout_ms)
 {
 	struct process *process = process_of(runtime);
 
@@ -383,7 +388,8 @@ bool sim_is_on(struct loop *loop)
 
 /* --- processes --- */
 
-struct process *process_new(struct sim *sim, const char *name, void (*main_fn)(void *arg), void *arg)
+struct process *process_new(struct sim *sim, const char *name, void (*main_fn)(void *arg),
+			    void *arg)
 {
 	struct process *process = mem_zalloc(sizeof(*process));
 

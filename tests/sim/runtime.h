@@ -62,7 +62,8 @@ const char *sim_failure(const struct sim *sim);
 /* --- processes --- */
 
 /* `main_fn(arg)` begins with the next steps. */
-struct process *process_new(struct sim *sim, const char *name, void (*main_fn)(void *arg), void *arg);
+struct process *process_new(struct sim *sim, const char *name, void (*main_fn)(void *arg),
+			    void *arg);
 struct runtime *process_runtime(struct process *process);
 const char *process_name(const struct process *process);
 /* From now on nothing of it runs. */

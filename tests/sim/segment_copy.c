@@ -50,7 +50,8 @@ void segment_copy(struct segment *to, const struct segment *from, struct arena *
 
 		for (size_t k = 0; k < count; k++)
 			column_copy(&params[k], &call->params[k], arena);
-		to->calls[i] = (struct segment_call){.statement = call->statement, .params = params};
+		to->calls[i] = (struct segment_call){.statement = call->statement,
+						     .params = params};
 	}
 }
 
@@ -75,7 +76,8 @@ void segment_answer(struct segment *to, const struct segment *from)
 	to->outcome = from->outcome;
 	to->gate = from->gate;
 	to->failed_count = from->failed_count;
-	to->failed = arena_memdup(to->arena, from->failed, from->failed_count * sizeof(*from->failed));
+	to->failed = arena_memdup(to->arena, from->failed,
+				  from->failed_count * sizeof(*from->failed));
 	to->xid = from->xid;
 	snprintf(to->sqlstate, sizeof(to->sqlstate), "%s", from->sqlstate);
 	snprintf(to->text, sizeof(to->text), "%s", from->text);

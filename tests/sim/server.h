@@ -22,7 +22,7 @@ struct backend {
 	char application[64];
 	struct process *process;
 	struct request *request; /* under way, or NULL */
-	struct sim_conn *conn;	 /* NULL: the client is gone; the session ends with its request */
+	struct sim_conn *conn;   /* NULL: the client is gone; the session ends with its request */
 };
 
 enum request_state { REQUEST_SENT, REQUEST_ARRIVED, REQUEST_ANSWERED };
@@ -42,7 +42,7 @@ struct request {
 struct committed {
 	struct arena *arena;
 	struct segment segment;
-	int64_t at_us;	 /* on the world's clock */
+	int64_t at_us;   /* on the world's clock */
 	int64_t wall_us; /* what the server's clock said */
 };
 
@@ -76,8 +76,8 @@ void sim_conn_retry(struct sim_conn *conn);
 /* database.c, for the connections. */
 
 /* A new session; NULL when the server is down. */
-struct backend *backend_new(struct sim_database *database, struct process *process, const char *application,
-			    struct sim_conn *conn);
+struct backend *backend_new(struct sim_database *database, struct process *process,
+			    const char *application, struct sim_conn *conn);
 struct request *request_send(struct backend *backend, const struct segment *segment);
 /* The client does not want the answer any more. With `drop` what has not arrived never will. Returns whether the server may run
  * it, or has. */

@@ -18,14 +18,14 @@
 #include "tests/sim/checker.h"
 #include "tests/sim/segment_copy.h"
 
-#define REPLICAS_MAX 2
-#define FAULTS_MAX 10
+#define REPLICAS_MAX    2
+#define FAULTS_MAX      10
 #define ENVIRONMENT_MAX 24
-#define STORM_US (40 * US_PER_S)
-#define LOAD_US (25 * US_PER_S)
-#define SETTLE_US (400 * US_PER_S)
-#define STOP_US (90 * US_PER_S)
-#define FOREVER_MS INT64_C(1000000000)
+#define STORM_US        (40 * US_PER_S)
+#define LOAD_US         (25 * US_PER_S)
+#define SETTLE_US       (400 * US_PER_S)
+#define STOP_US         (90 * US_PER_S)
+#define FOREVER_MS      INT64_C(1000000000)
 
 struct world;
 
@@ -83,18 +83,17 @@ struct world {
 	int plan_count;
 	struct fault_plan *due; /* waits for its step */
 	uint64_t due_step;
-	struct slot *due_slot; /* NULL: any */
+	struct slot *due_slot;   /* NULL: any */
 	struct fault_plan *trap; /* waits for its commit */
 	bool calm;
-	bool hot;	  /* the load wants few instances */
+	bool hot; /* the load wants few instances */
 	bool slow_owners; /* replicas are stopped just when they have a claim, until others may take it over */
 	uint64_t kills, pauses, stops;
 };
 
-static const char *const bug_names[] = {
-	[BUG_NONE] = "none",
+static const char *const bug_names[] = {[BUG_NONE] = "none",
 #define X(name, text) [BUG_##name] = text,
-	WORLD_BUGS(X)
+					WORLD_BUGS(X)
 #undef X
 };
 
@@ -156,8 +155,8 @@ static void slot_load_config(struct slot *slot)
 {
 	struct config_findings findings = {0};
 
-	if (config_load_text("simulator", str_of(config_file), slot->world->environment, &slot->config, &findings) !=
-	    RESULT_OK)
+	if (config_load_text("simulator", str_of(config_file), slot->world->environment,
+			     &slot->config, &findings) != RESULT_OK)
 		sim_fail(slot->world->sim, "configuration: %s", findings.text.data);
 	buf_done(&findings.text);
 }
@@ -254,7 +253,8 @@ static void slot_boot(struct slot *slot)
 {
 	struct world *world = slot->world;
 
-	snprintf(slot->name, sizeof(slot->name), "r%d.%d", (int)(slot - world->slots) + 1, ++slot->generation);
+	snprintf(slot->name, sizeof(slot->name), "r%d.%d", (int)(slot - world->slots) + 1,
+		 ++slot->generation);
 	slot->started = slot->stop = slot->ended = false;
 	slot->process = process_new(world->sim, slot->name, slot_main, slot);
 	sim_note(world->sim, "%s boots", slot->name);
@@ -306,8 +306,9 @@ static struct slot *some_slot(struct world *world)
 static void fault_pause(struct world *world, struct slot *slot)
 {
 	/* Half of the time long enough for its claims to age and too short for its partitions to go. */
-	int64_t for_us = sim_below(world->sim, 2) ? sim_between(world->sim, 3 * US_PER_S, 7 * US_PER_S)
-						  : sim_between(world->sim, 100 * US_PER_MS, 14 * US_PER_S);
+	int64_t for_us = sim_below(world->sim, 2)
+				 ? sim_between(world->sim, 3 * US_PER_S, 7 * US_PER_S)
+				 : sim_between(world->sim, 100 * US_PER_MS, 14 * US_PER_S);
 
 	sim_note(world->sim, "%s is paused for %lld us", slot->name, (long long)for_us);
 	world->pauses++;
@@ -340,7 +341,8 @@ static void fault_on_slot(struct world *world, enum fault_kind kind, struct slot
 		break;
 	case FAULT_CLOCK:
 		sim_note(world->sim, "the clock of %s jumps", slot->name);
-		process_shift_wall(slot->process, sim_between(world->sim, -60 * US_PER_S, 60 * US_PER_S));
+		process_shift_wall(slot->process,
+				   sim_between(world->sim, -60 * US_PER_S, 60 * US_PER_S));
 		break;
 	default:
 		break;
@@ -360,16 +362,19 @@ static void fault_strike(struct world *world, enum fault_kind kind)
 	case FAULT_DATABASE_RESTART:
 	case FAULT_DATABASE_FAILOVER:
 		if (sim_database_is_up(world->database))
-			sim_database_restart(world->database, sim_between(sim, 100 * US_PER_MS, 6 * US_PER_S),
+			sim_database_restart(world->database,
+					     sim_between(sim, 100 * US_PER_MS, 6 * US_PER_S),
 					     kind == FAULT_DATABASE_FAILOVER);
 		break;
 	case FAULT_DATABASE_CLOCK:
 		sim_note(sim, "the clock of the database jumps");
-		sim_database_shift_wall(world->database, sim_between(sim, -4 * US_PER_S, 9 * US_PER_S));
+		sim_database_shift_wall(world->database,
+					sim_between(sim, -4 * US_PER_S, 9 * US_PER_S));
 		break;
 	case FAULT_CLUSTER_DOWN:
 		if (sim_cluster_is_up(world->cluster))
-			sim_cluster_down(world->cluster, sim_between(sim, 100 * US_PER_MS, 12 * US_PER_S));
+			sim_cluster_down(world->cluster,
+					 sim_between(sim, 100 * US_PER_MS, 12 * US_PER_S));
 		break;
 	case FAULT_REBALANCE:
 		sim_cluster_rebalance(world->cluster);
@@ -418,15 +423,21 @@ static void faults_plan(struct world *world)
 {
 	struct sim *sim = world->sim;
 	static const enum statement_id statements[] = {
-		STATEMENT_CLAIM,	 STATEMENT_CLAIM,	STATEMENT_FENCE_UPDATE,
-		STATEMENT_INSTANCE_INSERT, STATEMENT_OUTBOX_INSERT, STATEMENT_OUTBOX_SCAN,
-		STATEMENT_OUTBOX_CLAIM_NEXT, STATEMENT_OUTBOX_FAIL,
+		STATEMENT_CLAIM,
+		STATEMENT_CLAIM,
+		STATEMENT_FENCE_UPDATE,
+		STATEMENT_INSTANCE_INSERT,
+		STATEMENT_OUTBOX_INSERT,
+		STATEMENT_OUTBOX_SCAN,
+		STATEMENT_OUTBOX_CLAIM_NEXT,
+		STATEMENT_OUTBOX_FAIL,
 	};
 	enum fault_kind kinds[4];
 	size_t kind_count = 1 + sim_below(sim, ARRAY_LEN(kinds));
 
 	for (size_t i = 0; i < kind_count; i++)
-		kinds[i] = sim_below(sim, 4) ? (enum fault_kind)sim_below(sim, FAULT_KIND_COUNT) : FAULT_KILL;
+		kinds[i] = sim_below(sim, 4) ? (enum fault_kind)sim_below(sim, FAULT_KIND_COUNT)
+					     : FAULT_KILL;
 	world->plan_count = (int)sim_below(sim, FAULTS_MAX + 1);
 	if (world->slow_owners) {
 		kinds[0] = FAULT_PAUSE;
@@ -436,7 +447,8 @@ static void faults_plan(struct world *world)
 	for (int i = 0; i < world->plan_count; i++) {
 		struct fault_plan *plan = &world->plans[i];
 
-		*plan = (struct fault_plan){.world = world, .kind = kinds[sim_below(sim, kind_count)]};
+		*plan = (struct fault_plan){.world = world,
+					    .kind = kinds[sim_below(sim, kind_count)]};
 		/* Between two steps of one instant, not only at the beginning of one. */
 		plan->delay_steps = sim_below(sim, sim_below(sim, 2) ? 4 : 40);
 		plan->trap = sim_below(sim, 2);
@@ -529,7 +541,8 @@ static void world_play(struct world *world)
 	}
 	sim_note(sim, "settled");
 	/* A while longer: what is late may not do harm. */
-	sim_run(sim, world_storm_is_over, world, sim_now_us(sim) + (int64_t)sim_below(sim, 10) * US_PER_S);
+	sim_run(sim, world_storm_is_over, world,
+		sim_now_us(sim) + (int64_t)sim_below(sim, 10) * US_PER_S);
 	sim_note(sim, "stop");
 	for (int i = 0; i < world->slot_count; i++)
 		world->slots[i].stop = true;
@@ -542,7 +555,9 @@ static void world_play(struct world *world)
 static uint32_t rate(struct world *world, int most_per_million)
 {
 	/* Half of the runs do without. */
-	return sim_below(world->sim, 2) ? (uint32_t)sim_below(world->sim, (uint64_t)most_per_million) : 0;
+	return sim_below(world->sim, 2)
+		       ? (uint32_t)sim_below(world->sim, (uint64_t)most_per_million)
+		       : 0;
 }
 
 static void world_build(struct world *world)
@@ -560,7 +575,8 @@ static void world_build(struct world *world)
 	};
 	struct sim_cluster_settings cluster = {
 		.latency_max_us = sim_between(sim, 1 * US_PER_MS, 80 * US_PER_MS),
-		.session_timeout_us = slow_owners || sim_below(sim, 2) ? 10 * US_PER_S : 6 * US_PER_S,
+		.session_timeout_us = slow_owners || sim_below(sim, 2) ? 10 * US_PER_S
+								       : 6 * US_PER_S,
 		.commit_fails_per_million = rate(world, 200000),
 		.produce_fails_per_million = rate(world, 200000),
 		.produce_unknown_per_million = rate(world, 200000),

@@ -25,14 +25,14 @@ enum world_bug {
 #define X(name, text) BUG_##name,
 	WORLD_BUGS(X)
 #undef X
-	BUG_COUNT
+		BUG_COUNT
 };
 const char *world_bug_name(enum world_bug bug);
 
 struct world_options {
 	uint64_t seed;
 	struct view *view;
-	FILE *out; /* the event log; NULL: nowhere */
+	FILE *out;  /* the event log; NULL: nowhere */
 	bool debug; /* with the debug lines of the service's own log: another digest */
 	enum world_bug bug;
 };
