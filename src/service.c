@@ -208,6 +208,13 @@ static void service_add_connection(struct service *service, const char *name, st
 		connection->base.property_names = configured->property_names;
 		connection->base.property_values = configured->property_values;
 		connection->base.property_count = configured->property_count;
+		connection->base.url = configured->url;
+		connection->base.password = configured->password;
+		connection->base.ca_file = configured->ca_file;
+		connection->base.cert_file = configured->cert_file;
+		connection->base.key_file = configured->key_file;
+		connection->base.heartbeat_s = configured->heartbeat_s;
+		connection->base.consumer_timeout_ms = configured->consumer_timeout_ms;
 	}
 	connection->base.kafka = service->seams.kafka;
 	connection->base.kafka_cluster = service->seams.kafka_cluster;

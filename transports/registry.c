@@ -4,6 +4,9 @@
  */
 #include "transports/local/local.h"
 #include "transports/transport.h"
+#ifdef HAVE_AMQP
+#include "transports/amqp/amqp.h"
+#endif
 #ifdef HAVE_KAFKA
 #include "transports/kafka/kafka.h"
 #endif
@@ -12,6 +15,9 @@ static const struct transport *const transports[] = {
 	&transport_local,
 #ifdef HAVE_KAFKA
 	&transport_kafka,
+#endif
+#ifdef HAVE_AMQP
+	&transport_amqp,
 #endif
 };
 

@@ -22,6 +22,7 @@
 struct consumer;
 struct kafka_client;
 struct publisher;
+struct rabbit_client;
 
 /*
  * A message as it arrived. All slices point into its arena. Whoever holds it may put more into the arena; it ends with the
@@ -172,11 +173,18 @@ struct transport_connection {
 	const char *const *property_names; /* librdkafka properties */
 	const char *const *property_values;
 	size_t property_count;
+	/* amqp; secrets resolved, what is not set is NULL */
+	const char *url, *password, *ca_file, *cert_file, *key_file;
+	int64_t heartbeat_s; /* 0 = the transport's default */
+	int64_t consumer_timeout_ms;
 	struct loop *consume_loop;
 	struct loop *publish_loop;
 	/* Kafka's client seam: NULL = librdkafka. `kafka_cluster` is the seam's own. */
 	const struct kafka_client *kafka;
 	void *kafka_cluster;
+	/* The same for AMQP: NULL = rabbitmq-c. */
+	const struct rabbit_client *rabbit;
+	void *rabbit_broker;
 	void *state; /* the transport's own */
 };
 
