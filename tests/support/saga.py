@@ -188,12 +188,17 @@ class Saga:
 
     # Streams
 
-    def send_items(self, streams, first, count, final=False):
+    def open_streams(self, streams):
+        """Opens them by messages with keys of their own, so that items may have come before."""
+        self.produce("items", [Record("open-" + stream, '{"stream":"%s"}' % stream, [("message-type", "open")])
+                               for stream in streams])
+
+    def send_items(self, streams, first, count, final=False, opening=True):
         """Items first … first+count-1 of each stream, those of one stream in order; before item 1 the stream's opening."""
         records = []
         for number in range(first, first + count):
             for stream in streams:
-                if number == 1:
+                if number == 1 and opening:
                     records.append(Record(stream, '{"stream":"%s"}' % stream, [("message-type", "open")]))
                 last = "true" if final and number == first + count - 1 else "false"
                 records.append(Record(stream, '{"stream":"%s","number":%d,"final":%s}' % (stream, number, last),
