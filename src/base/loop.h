@@ -7,8 +7,9 @@
  * Life cycle: a loop is made by a runtime (loop_start) and ended by it (loop_stop), which drops tasks not yet run.
  * Threads: loop_post from any; everything else only from the loop itself (or before it runs anything).
  *
- * Posting gives the object around the task away: the poster must not touch it again. Tasks of one poster to one loop
- * run in the order of posting.
+ * Posting gives the object around the task away: the poster must not touch it again. Tasks posted to one loop run in the
+ * order in which they were posted, whoever posted them: a post that was made after another had returned, on whatever
+ * thread, runs behind it. The order of the outbox (G6) rests on that.
  */
 #ifndef SUTRA_BASE_LOOP_H
 #define SUTRA_BASE_LOOP_H
