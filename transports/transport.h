@@ -34,6 +34,7 @@ struct message {
 	struct str source;   /* for people and dead letters: "kafka:orders/3/17" */
 	struct str order_key; /* messages with one order key take effect in order of receipt; absent = no order. Kafka: partition
 			       * and record key. */
+	bool orders_by_instance; /* without an order key: messages for one instance take effect in order of receipt. AMQP */
 	struct str key;	      /* record key; absent = none */
 	struct header_list headers;
 	struct str content_type;

@@ -64,6 +64,8 @@ static enum result add_subscription(struct correlation *c, const struct step_env
 	if (c->key_count)
 		memcpy(grown, c->keys, c->key_count * sizeof(*grown));
 	c->keys = grown;
+	if (!c->key_count)
+		c->order_key = store_alias_key(tenant, keys[0].name, keys[0].value);
 	for (uint32_t i = 0; i < count; i++)
 		c->keys[c->key_count++] = (struct correlation_key){
 			store_wait_key(tenant, event->channel, keys[i].name, keys[i].value), sub};

@@ -25,6 +25,7 @@ struct correlation {
 	struct correlation_key *keys;
 	struct id *wait_keys; /* the keys alone, for the resolve */
 	uint32_t key_count;
+	struct id order_key; /* of the first key: the alias that it looks up, whatever the channel; none without keys */
 	bool has_waits; /* somebody waits on this channel for this type, with or without a key */
 	const struct subscription *start; /* the start event that takes it, NULL = none */
 	bool draining_start; /* only a Draining deployment has a start for it */

@@ -2,7 +2,7 @@
 /*
  * Stage delivery: what stands behind a consumer. Runs on the consumer's loop.
  *
- * Order (G8) is kept here and only here: messages with one order key form a chain, and only the head of a chain is ever on a
+ * Order (G8) is kept here and only here: messages with one order key (of the broker, or of their instance) form a chain, and only the head of a chain is ever on a
  * lane or held. Everything else of the key waits behind it, so a refused message keeps its place; other keys go on.
  *
  * Settle once (G2): a delivery leaves the window by delivery_settle and by nothing else. It is acknowledged only when a lane
@@ -20,19 +20,19 @@
 
 /* --- chains --- */
 
-static void chain_join(struct intake *intake, struct delivery *dlv)
+static void chain_join(struct delivery *dlv, struct str key)
 {
-	struct str key = dlv->message->order_key;
+	struct intake *intake = dlv->intake;
+	struct chain *chain = map_get(&intake->chains, key);
 
-	if (!key.ptr)
-		return;
-	dlv->chain = map_get(&intake->chains, key);
-	if (!dlv->chain) {
-		dlv->chain = mem_zalloc(sizeof(*dlv->chain));
-		list_init(&dlv->chain->deliveries);
-		map_put(&intake->chains, key, dlv->chain);
+	if (!chain) {
+		chain = mem_zalloc(sizeof(*chain));
+		list_init(&chain->deliveries);
+		chain->key = str_make(memcpy(mem_alloc(key.len + 1), key.ptr, key.len), key.len);
+		map_put(&intake->chains, key, chain);
 	}
-	list_push(&dlv->chain->deliveries, &dlv->chain_link);
+	dlv->chain = chain;
+	list_push(&chain->deliveries, &dlv->chain_link);
 }
 
 static bool chain_is_head(const struct delivery *dlv)
@@ -51,7 +51,8 @@ static struct delivery *chain_leave(struct delivery *dlv)
 	list_remove(&dlv->chain_link);
 	dlv->chain = NULL;
 	if (list_is_empty(&chain->deliveries)) {
-		map_remove(&dlv->intake->chains, dlv->message->order_key);
+		map_remove(&dlv->intake->chains, chain->key);
+		free((char *)chain->key.ptr);
 		free(chain);
 		return NULL;
 	}
@@ -100,6 +101,49 @@ void delivery_dispatch(struct delivery *dlv)
 	lane_set_wait_room(dlv->intake->lanes, lane, &dlv->waiter);
 }
 
+/* --- order by instance --- */
+
+/*
+ * Messages that came by one business key form a chain, for the key is known before anybody waits under it. One that found its
+ * instance by another key joins the chain of the instance, unless its own key has a chain already: what stands there came first.
+ */
+static void delivery_join_resolved(struct delivery *dlv)
+{
+	const struct lane_request *request = &dlv->request;
+	struct str key = id_str(&request->order_key);
+
+	if (request->answer == ANSWER_HANDOFF && !map_get(&dlv->intake->chains, key))
+		key = id_str(&request->target.instance);
+	chain_join(dlv, key);
+}
+
+/* Takes the results in order of receipt, as far as they have come. */
+static void intake_place(struct intake *intake)
+{
+	struct delivery *dlv;
+
+	while ((dlv = list_first(&intake->resolving, struct delivery, resolving_link)) && dlv->is_placed) {
+		if (dlv->revoked)
+			return; /* it is about to be given back, and then this is called again */
+		list_remove(&dlv->resolving_link);
+		dlv->request.resolve_only = false;
+		delivery_join_resolved(dlv);
+		if (chain_is_head(dlv)) {
+			delivery_dispatch(dlv);
+			continue;
+		}
+		/* By the time it is the head, those before it will have moved the instance on. */
+		dlv->request.is_resolved = false;
+	}
+}
+
+void delivery_placed(struct delivery *dlv)
+{
+	dlv->state = DELIVERY_CHAINED;
+	dlv->is_placed = true;
+	intake_place(dlv->intake);
+}
+
 /* --- birth and death --- */
 
 static struct delivery *delivery_new(struct intake *intake, struct message *message)
@@ -132,6 +176,7 @@ void delivery_settle(struct delivery *dlv, enum settle how)
 		settle_unhold(dlv);
 	dlv->state = DELIVERY_SETTLED;
 	next = chain_leave(dlv);
+	list_remove(&dlv->resolving_link);
 	list_remove(&dlv->window_link);
 	stat_add(intake->stats.unsettled, (uint64_t)-1);
 	arena_done(&dlv->request.resolved);
@@ -141,6 +186,7 @@ void delivery_settle(struct delivery *dlv, enum settle how)
 	intake->consumer->ops->settle(intake->consumer, message, how);
 	if (next && next->state == DELIVERY_CHAINED)
 		delivery_dispatch(next);
+	intake_place(intake);
 }
 
 /* --- the sink --- */
@@ -150,7 +196,12 @@ static void intake_deliver(struct consumer_sink *sink, struct message *message)
 	struct intake *intake = container_of(sink, struct intake, sink);
 	struct delivery *dlv = delivery_new(intake, message);
 
-	chain_join(intake, dlv);
+	if (message->order_key.ptr) {
+		chain_join(dlv, message->order_key);
+	} else if (message->orders_by_instance) {
+		dlv->request.resolve_only = true;
+		list_push(&intake->resolving, &dlv->resolving_link);
+	}
 	if (chain_is_head(dlv))
 		delivery_dispatch(dlv);
 }
@@ -227,6 +278,7 @@ struct intake *intake_new(struct lane_set *lanes, struct wake *wake, const struc
 	intake->wake_target.woken = intake_woken;
 	uv_mutex_init(&intake->detail_lock);
 	list_init(&intake->window);
+	list_init(&intake->resolving);
 	map_init(&intake->chains);
 	map_init(&intake->interests);
 	return intake;

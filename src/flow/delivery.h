@@ -11,6 +11,10 @@
  *	   │                  unavailable ▼ │ backoff over, or woken
  *	   │                            HELD
  *	   │   lane's mailbox is full: WAITING ◄──► ON_LANE
+ *	A message that orders by instance has no order key yet when it comes. It is RESOLVING first: lanes look up whom it is for,
+ *	several at a time; the results are taken in order of receipt (intake.resolving), and only then it joins the chain of
+ *	its business key, or of its instance, and goes on as above. A head that had to wait is resolved anew.
+ *
  *	revoked or stopping, from any state but ON_LANE and WAITING (there: when the answer comes) ──► SETTLED (back)
  *
  * Life cycle: intake_new on main, then intake_start; intake_stop, and when `stopped` was called intake_free on main.
@@ -40,6 +44,7 @@ struct delivery;
 /* Deliveries of one order key, in order of receipt; the first is the only one in work. */
 struct chain {
 	struct list deliveries;
+	struct str key; /* owned */
 };
 
 /* A key under which a held delivery can be woken. */
@@ -55,7 +60,9 @@ struct delivery {
 	struct message *message;
 	struct list window_link; /* all that are not settled, in order of receipt */
 	struct list chain_link;
-	struct chain *chain; /* NULL: no order key */
+	struct chain *chain; /* NULL: no order key, or none yet */
+	struct list resolving_link; /* in intake.resolving, until its place is known */
+	bool is_placed;		    /* its resolve is answered; it waits for those received before it */
 	bool revoked;	     /* its lease is gone: settle BACK unless its effect is committed */
 	struct lane_request request;
 	struct lane_waiter waiter;
@@ -95,6 +102,7 @@ struct intake {
 	struct wake *wake;
 	struct wake_target wake_target;
 	struct list window;
+	struct list resolving; /* deliveries whose order key is being looked up, in order of receipt */
 	struct map chains; /* order key → struct chain */
 	struct map interests; /* id → struct list of delivery_interest */
 	uint32_t next_lane; /* for messages without an order key */
@@ -119,6 +127,8 @@ void intake_detail(struct intake *intake, char *out, size_t size);
 
 /* For settle.c. */
 void delivery_dispatch(struct delivery *dlv);
+/* It is known whom a resolving delivery is for (HANDOFF), or that nobody waits for it yet (RESOLVED). */
+void delivery_placed(struct delivery *dlv);
 /* Ends the delivery; the next of its chain goes on. */
 void delivery_settle(struct delivery *dlv, enum settle how);
 

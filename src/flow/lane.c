@@ -17,7 +17,7 @@
 
 static const char *const lane_answer_names[] = {
 	[ANSWER_COMMITTED] = "committed", [ANSWER_DUPLICATE] = "duplicate", [ANSWER_REJECTED] = "rejected",
-	[ANSWER_DROPPED] = "dropped",	  [ANSWER_HANDOFF] = "handoff",	    [ANSWER_REFUSED] = "refused",
+	[ANSWER_DROPPED] = "dropped",	  [ANSWER_RESOLVED] = "resolved",   [ANSWER_HANDOFF] = "handoff",	    [ANSWER_REFUSED] = "refused",
 	[ANSWER_UNMATCHED] = "unmatched", [ANSWER_AGAIN] = "again",	    [ANSWER_UNAVAILABLE] = "unavailable",
 };
 
@@ -146,7 +146,7 @@ void lane_turn_done(struct lane *lane)
 
 	lane->turn.state = TURN_IDLE;
 	lane->turn.request = NULL;
-	if (request->answer == ANSWER_HANDOFF)
+	if (request->answer == ANSWER_HANDOFF && request->target_lane != lane->index)
 		__atomic_add_fetch(&lane->stats.handoffs, 1, __ATOMIC_RELAXED);
 	lane_answer(lane, request);
 	if (lane->scheduled || (list_is_empty(&lane->queue) && !lane->next_view))

@@ -29,6 +29,7 @@ enum lane_answer {
 	ANSWER_DUPLICATE,   /* the event had its effect before */
 	ANSWER_REJECTED,    /* its dead letter is committed */
 	ANSWER_DROPPED,	    /* unmatched on a channel that says `then = "drop"` */
+	ANSWER_RESOLVED,    /* resolve_only: nobody waits for it now; `order_key` says behind whom it belongs */
 	ANSWER_HANDOFF,	    /* resolved; the instance lives on lane `target_lane`: submit it there */
 	ANSWER_REFUSED,	    /* the claim is held, nothing was written: hold */
 	ANSWER_UNMATCHED,   /* no live wait: hold, resolve again */
@@ -57,6 +58,7 @@ struct lane_request {
 	struct str tenant;
 	struct str channel;
 	struct decoded *decoded;  /* made by the first arrival lane, in the message's arena; NULL before */
+	bool resolve_only;	  /* answer RESOLVED or HANDOFF (also to the same lane) instead of going on with a relay */
 	bool unmatched_is_final;  /* the hold has ended: dead-letter or drop instead of UNMATCHED */
 	bool is_resolved;	  /* handoff: `target` is set */
 	struct relay_target target;
@@ -70,7 +72,8 @@ struct lane_request {
 	struct error error;
 	struct id *interest; /* instance id, or candidate wait keys: what a wake-up may come for */
 	uint32_t interest_count;
-	struct id instance; /* none = all zero */
+	struct id instance;  /* none = all zero */
+	struct id order_key; /* of RESOLVED and HANDOFF: the business key it came by; none = all zero */
 };
 
 /* Counters; written on the executor's loop, read anywhere with atomic loads. */

@@ -227,6 +227,7 @@ static void settle_count(struct intake_stats *stats, enum lane_answer answer)
 	case ANSWER_UNAVAILABLE:
 		stat_add(stats->unavailable, 1);
 		break;
+	case ANSWER_RESOLVED:
 	case ANSWER_HANDOFF:
 	case ANSWER_AGAIN:
 		break;
@@ -245,6 +246,10 @@ void settle_answered(struct delivery *dlv)
 	}
 	if (dlv->revoked) {
 		delivery_settle(dlv, SETTLE_BACK);
+		return;
+	}
+	if (dlv->request.resolve_only && (answer == ANSWER_HANDOFF || answer == ANSWER_RESOLVED)) {
+		delivery_placed(dlv);
 		return;
 	}
 	/* The first time a wait was gone the truth is one resolve away; from then on it is paced like a refusal. */

@@ -216,6 +216,8 @@ static void turn_relay(struct turn *turn, const struct store_wait *wait)
 	struct lane_request *request = turn->request;
 	uint32_t owner_lane = lane_set_lane_of_instance(turn->lane->set, wait->instance);
 
+	request->order_key = turn->correlation->order_key;
+
 	request->target = (struct relay_target){
 		.instance = wait->instance,
 		.token = wait->token,
@@ -223,12 +225,19 @@ static void turn_relay(struct turn *turn, const struct store_wait *wait)
 		.deployment = arena_str(&request->resolved, wait->deployment),
 	};
 	request->is_resolved = true;
-	if (owner_lane != turn->lane->index) {
-		request->target_lane = owner_lane;
+	request->target_lane = owner_lane;
+	if (owner_lane != turn->lane->index || request->resolve_only) {
 		turn_answer(turn, ANSWER_HANDOFF);
 		return;
 	}
 	turn_enter(turn, TURN_CLAIM);
+}
+
+/* Its sender puts it in order first: what it does depends on what those before it do. */
+static void turn_answer_resolved(struct turn *turn)
+{
+	turn->request->order_key = turn->correlation->order_key;
+	turn_answer(turn, ANSWER_RESOLVED);
 }
 
 static void turn_resolved(struct task *done)
@@ -249,6 +258,8 @@ static void turn_resolved(struct task *done)
 	wait = correlate_choose(turn->correlation, resolve);
 	if (wait)
 		turn_relay(turn, wait);
+	else if (turn->request->resolve_only && turn->correlation->key_count)
+		turn_answer_resolved(turn);
 	else if (turn->correlation->start)
 		turn_spawn(turn);
 	else
