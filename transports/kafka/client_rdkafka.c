@@ -310,12 +310,15 @@ static void on_error(rd_kafka_t *rk UNUSED, int code, const char *reason, void *
 
 static void on_log(const rd_kafka_t *rk, int level, const char *facility, const char *text)
 {
-	/*
-	 * Properties of one kind of handle are given to the other too; that they have no effect there is known. And only
-	 * brokers that are older than any we support, and the mock one, do not know how not to create a topic.
-	 */
-	if (strcmp(facility, "CONFWARN") == 0 || strcmp(facility, "AUTOCREATE") == 0)
+	/* Properties of one kind of handle are given to the other too; that they have no effect there is known. */
+	if (strcmp(facility, "CONFWARN") == 0)
 		return;
+	/*
+	 * Brokers that are older than any we support, and the mock cluster, do not know the flag of a request by which a client
+	 * says that no topic is to be created. Nothing is created by us, so this is for who looks for it.
+	 */
+	if (strcmp(facility, "AUTOCREATE") == 0)
+		level = 7;
 	if (level <= 4) /* of syslog: LOG_WARNING */
 		log_warning(&about_kafka, "kafka: %s: %s: %s", rd_kafka_name(rk), facility, text);
 	else if (level <= 6)
