@@ -67,6 +67,9 @@ static struct executor *service_executor(struct service *service)
 	if (service->seams.executor_new)
 		return service->seams.executor_new(service->seams.user);
 	if (!config_text(service->config, "datasource.url")) {
+		const struct log_about about = {.stage = "service", .code = CODE_STARTUP_MEMORY_STORE};
+
+		log_warning(&about, "no datasource.url: everything is kept in memory and is lost when this process ends");
 		service->memory_store = true;
 		service->memory = memory_database_new();
 		return memory_executor_new(service->memory,
