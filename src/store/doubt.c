@@ -4,10 +4,12 @@
  *
  *  1 Terminate the backend that ran it and ask until it is gone. From here on nothing changes any more. A crash before: the
  *    backend commits or dies by itself; the redelivery meets its rows in the gates.
- *  2 Ask for the status of its transaction until it is not in progress. "committed": the elements are answered as committed.
- *    "aborted": nothing was written, they run again.
- *  3 The transaction's id never came, or the server does not know it (another one took over): unknown. The elements run
- *    again unchanged, and what fails a gate now is judged, since it may have failed it to its own first run:
+ *  2 Ask for the status of its transaction until it is not in progress. "aborted": nothing was written, the elements run
+ *    again.
+ *  3 "committed" is no proof: a server that crashed, or that another took over from, gives the ids of transactions that left
+ *    nothing in the log a second time, and then it may be another's. (An id whose commit is in the log is not given again,
+ *    so "aborted" is one.) As if the transaction's id never came, or the server did not know it: unknown. The elements
+ *    run again unchanged, and what fails a gate now is judged, since it may have failed it to its own first run:
  *
  *    - A spawn has committed iff its instance is there: ids are never used twice. (Its inbox row and its aliases come
  *      before the instance in a segment, so its own "duplicate" or "alias taken" must not be believed.)
@@ -118,10 +120,8 @@ static void status_finish(struct batch *batch)
 		return;
 	}
 	status = rows_at(rows, 0, 0);
-	if (status->is_null)
+	if (status->is_null || str_equal(status->str, STR("committed")))
 		doubt_unknown(batch);
-	else if (str_equal(status->str, STR("committed")))
-		doubt_committed(batch);
 	else if (str_equal(status->str, STR("aborted")))
 		aborted(batch);
 	else

@@ -270,8 +270,9 @@ START_TEST(doubt_that_committed_is_answered_as_committed)
 					     .sqlstate = "committed"});
 	burst(3);
 	ck_assert_uint_eq(count_outcomes(3, STORE_OK), 3);
-	/* It was found out, not tried; and which rows are ours was asked. */
-	ck_assert_uint_eq(fake_count(fake, CONN_STEP, STATEMENT_INBOX_INSERT), 1);
+	/* The status is no proof, what stands there is. And which rows are ours was asked. */
+	for (uint32_t i = 0; i < 3; i++)
+		ck_assert_int_eq(version_of(100 + i), 1);
 	ck_assert_uint_eq(fake_count(fake, CONN_QUARANTINE, STATEMENT_BACKEND_TERMINATE), 3);
 	ck_assert_uint_eq(fake_count(fake, CONN_QUARANTINE, STATEMENT_XACT_STATUS), 3);
 	for (uint32_t i = 0; i < 3; i++)
@@ -316,6 +317,12 @@ static void run_unknown(struct store_commit *commit, enum statement_id when, boo
 						     .fate = FAKE_ERROR,
 						     .times = 1,
 						     .sqlstate = "22023"});
+	/* After a crash the id may be that of another transaction, which committed. */
+	if (reason == 3)
+		fake_script(fake, (struct fake_step){.when = STATEMENT_XACT_STATUS,
+						     .fate = FAKE_TEXT,
+						     .times = 1,
+						     .sqlstate = "committed"});
 	ck_assert_msg(rig_run(&rig, &commit->base) == STORE_OK, "outcome %d", commit->base.outcome);
 }
 
@@ -629,11 +636,11 @@ static Suite *trouble_suite(void)
 		     doubt_that_aborted_runs_again, unknown_batch_of_many,
 		     unknown_resume_that_lost_to_another, unknown_duplicate_is_a_duplicate,
 		     unknown_and_locked_is_run_until_it_is_known);
-	tcase_add_loop_test(doubt, unknown_spawn, 0, 6);
-	tcase_add_loop_test(doubt, unknown_spawn_with_plain_rows_only, 0, 6);
-	tcase_add_loop_test(doubt, unknown_resume_with_an_event, 0, 6);
-	tcase_add_loop_test(doubt, unknown_resume_without_an_event, 0, 6);
-	tcase_add_loop_test(doubt, unknown_letter, 0, 6);
+	tcase_add_loop_test(doubt, unknown_spawn, 0, 8);
+	tcase_add_loop_test(doubt, unknown_spawn_with_plain_rows_only, 0, 8);
+	tcase_add_loop_test(doubt, unknown_resume_with_an_event, 0, 8);
+	tcase_add_loop_test(doubt, unknown_resume_without_an_event, 0, 8);
+	tcase_add_loop_test(doubt, unknown_letter, 0, 8);
 	TEST_ADD_ALL(down, what_waits_is_unavailable_when_the_database_goes,
 		     doubt_outlives_a_database_that_is_away, stop_answers_what_is_in_doubt);
 	TEST_ADD_ALL(batches, batches_grow_while_connections_are_busy,
