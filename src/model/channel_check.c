@@ -36,9 +36,9 @@ static void check_channel(struct build *build, uint32_t index)
 		if (channel_same_origin(channel, build->deployment->channels[i]))
 			finding_add(build->findings, channel->file, channel->line, channel->name,
 				    CODE_CONFIG_CHANNEL_CONFLICT,
-				    "it consumes the same topic in the same group as channel "
-				    "\"%.*s\" in "
-				    "line %d",
+				    "it consumes the same %s as channel \"%.*s\" in line %d",
+				    str_equal(channel->transport, STR("amqp")) ? "queue"
+									       : "topic in the same group",
 				    STR_ARG(build->deployment->channels[i]->name),
 				    build->deployment->channels[i]->line);
 	if (channel->direction != CHANNEL_OUTBOUND || !str_equal(channel->transport, STR("local")))

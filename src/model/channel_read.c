@@ -192,7 +192,7 @@ static void read_transport(struct reader *reader, const struct config_setting_t 
 	if (!document_choice(group, "transport", true, known, &choice))
 		return;
 	channel->transport = str_of(known[choice]);
-	if (choice > 1)
+	if (choice > 2)
 		document_finding_code(document_find(group, "transport"),
 				      CODE_CONFIG_CHANNEL_UNSUPPORTED,
 				      "transport = \"%s\" is not supported yet", known[choice]);
@@ -218,16 +218,44 @@ static void check_topic(const struct config_setting_t *group, struct str topic)
 			STR_ARG(topic));
 }
 
+/* exchange/routing-key, split at the first slash. A queue is any name, slashes and all. */
+static void check_routing(const struct config_setting_t *group, struct str bind)
+{
+	ptrdiff_t slash = str_find(bind, '/');
+
+	if ((size_t)(slash + 1) == bind.len && slash <= 0)
+		document_finding(document_find(group, "bind"),
+				 "\"%.*s\" names neither an exchange nor a queue: it is exchange/routing-key",
+				 STR_ARG(bind));
+}
+
+static void read_group(struct reader *reader, const struct config_setting_t *group, struct channel *channel)
+{
+	bool kafka = str_equal(channel->transport, STR("kafka"));
+	bool inbound = channel->direction == CHANNEL_INBOUND;
+
+	channel->group = inbound ? read_text(reader, group, "group", false) : STR_NONE;
+	if (channel->group.ptr && !kafka)
+		document_finding(document_find(group, "group"), str_equal(channel->transport, STR("local"))
+					 ? "a local channel has no group"
+					 : "an amqp channel has no group");
+	if (inbound && kafka && !channel->group.ptr && channel->name.ptr)
+		channel->group = str_of(arena_printf(reader->build->arena, "sutra.%.*s.%.*s",
+						     STR_ARG(reader->build->deployment->tenant),
+						     STR_ARG(channel->name)));
+}
+
 static void read_bind(struct reader *reader, const struct config_setting_t *group,
 		      struct channel *channel)
 {
 	bool local = str_equal(channel->transport, STR("local"));
 	bool inbound = channel->direction == CHANNEL_INBOUND;
-	struct arena *arena = reader->build->arena;
 
 	channel->bind = read_text(reader, group, "bind", !(local && inbound));
 	if (str_equal(channel->transport, STR("kafka")) && channel->bind.ptr)
 		check_topic(group, channel->bind);
+	if (str_equal(channel->transport, STR("amqp")) && channel->bind.ptr && !inbound)
+		check_routing(group, channel->bind);
 	if (local && inbound) {
 		if (channel->bind.ptr && !str_equal(channel->bind, channel->name))
 			document_finding(
@@ -236,13 +264,7 @@ static void read_bind(struct reader *reader, const struct config_setting_t *grou
 				"bind out");
 		channel->bind = channel->name;
 	}
-	channel->group = inbound ? read_text(reader, group, "group", false) : STR_NONE;
-	if (channel->group.ptr && local)
-		document_finding(document_find(group, "group"), "a local channel has no group");
-	if (inbound && !local && !channel->group.ptr && channel->name.ptr)
-		channel->group = str_of(arena_printf(arena, "sutra.%.*s.%.*s",
-						     STR_ARG(reader->build->deployment->tenant),
-						     STR_ARG(channel->name)));
+	read_group(reader, group, channel);
 }
 
 static void read_key(struct reader *reader, const struct config_setting_t *group,
@@ -255,8 +277,10 @@ static void read_key(struct reader *reader, const struct config_setting_t *group
 		return;
 	if (!*text)
 		document_finding(setting, "key is empty");
-	else if (str_equal(channel->transport, STR("local")))
-		document_finding(setting, "a local channel has no key");
+	else if (!str_equal(channel->transport, STR("kafka")))
+		document_finding(setting, str_equal(channel->transport, STR("local"))
+						  ? "a local channel has no key"
+						  : "an amqp channel has no key");
 	else
 		channel->key = build_expression(reader->build, EXPRESSION_VALUE, str_of(text),
 						reader->file, (int)document_line(setting, NULL),

@@ -232,7 +232,15 @@ static void check_routes(struct make *make)
 		for (uint32_t j = i + 1; j < view->route_count; j++) {
 			const struct route *b = view->routes[j];
 
-			if (channel_same_origin(a->channel, b->channel))
+			if (channel_same_origin(a->channel, b->channel) &&
+			    str_equal(a->channel->transport, STR("amqp")))
+				finding(make, CODE_CONFIG_CHANNEL_CONFLICT,
+					"channels \"%.*s\" of tenant %.*s and \"%.*s\" of tenant %.*s consume "
+					"the same queue %.*s",
+					STR_ARG(a->channel->name), STR_ARG(a->tenant),
+					STR_ARG(b->channel->name), STR_ARG(b->tenant),
+					STR_ARG(a->channel->bind));
+			else if (channel_same_origin(a->channel, b->channel))
 				finding(make, CODE_CONFIG_CHANNEL_CONFLICT,
 					"channels \"%.*s\" of tenant %.*s and \"%.*s\" of tenant "
 					"%.*s "

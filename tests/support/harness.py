@@ -48,9 +48,11 @@ from process import (  # noqa: E402,F401 (re-exported)
 )
 import kafka as kafka_service  # noqa: E402
 import postgresql as postgresql_service  # noqa: E402
+import rabbitmq as rabbitmq_service  # noqa: E402
+from amqp import AmqpClient  # noqa: E402
 
 # The names that --require takes. A new service is added here and gets its method in Case.
-SERVICES = ("kafka", "postgresql")
+SERVICES = ("kafka", "postgresql", "rabbitmq")
 
 Database = postgresql_service.Database
 Postgres = postgresql_service.Postgres
@@ -262,6 +264,13 @@ class Kafka(kafka_service.Kafka, KafkaClient):
         # The offsets' coordinator loads after the broker serves; a test's first question should not meet that.
         self.tool("-g", "warm", "offsets", "__consumer_offsets")
         return self
+
+
+class RabbitMQ(rabbitmq_service.RabbitMQ):
+    """A real broker; connect() gives an AmqpClient (support/amqp.py), whose end is the caller's or the test's."""
+
+    def connect(self):
+        return AmqpClient("127.0.0.1", self.port)
 
 
 # --- a network that can be cut ---------------------------------------------------------------------------------------
@@ -623,6 +632,7 @@ class Case(unittest.TestCase):
 
     postgres()   a fresh Database on the file's shared server
     kafka()      the file's shared broker, with topics of the tests' own (topic())
+    rabbitmq()   the file's shared RabbitMQ; queues with names of the tests' own
     own=True or any argument gives a server of the test's own, for tests that change or hurt it
     sutra(…)     an engine, started; ended with the test
     use(thing)   anything with close() and tail(): closed at the test's end, its log shown on failure
@@ -675,6 +685,9 @@ class Case(unittest.TestCase):
 
     def kafka(self, own=False, **options):
         return self._service("kafka", lambda: Kafka(**options), own or bool(options))
+
+    def rabbitmq(self, own=False, **options):
+        return self._service("rabbitmq", lambda: RabbitMQ(**options), own or bool(options))
 
     def proxy(self, target):
         return self.use(Proxy(target))

@@ -15,7 +15,7 @@
 #include "transports/amqp/amqp.h"
 
 #define RECONNECT_MIN_MS 250
-#define RECONNECT_MAX_MS 15000
+#define RECONNECT_MAX_MS 5000
 /* Events in a row, before the loop's other work has its turn. */
 #define POLL_BURST 256
 

@@ -4,7 +4,9 @@
  * that stops reading publishers in an alarm does not stop acknowledgements.
  *
  *	publish, any thread ─► loop ─► WAITING ─publish─► in a slot of the window ─ack, nack, return─► answered
- *	                                  ▲ the window is full, the broker is blocked, the channel is being opened
+ *	                                  ▲ the window is full, the broker is blocked or away, the channel is being opened
+ *
+ * What waits has cost no attempt, however long it waits: the outbox keeps its rows claimed meanwhile.
  *
  * A slot's place is its sequence number on the channel, by which the broker confirms. A return has no number: it is found by its
  * message-id, answered at once, and the ack that follows it finds an empty slot. When the channel or the connection goes,
@@ -27,11 +29,21 @@
 #define REOPEN_MAX_MS 5000
 #define MISSING_MAX 16
 #define MISSING_US (5 * US_PER_S)
+/* A confirm may take seconds on a busy disk. One that takes longer never comes: a queue that was electing its leader when the
+ * message reached it can forget to confirm. */
+#define CONFIRM_US (30 * US_PER_S)
 #define CODE_NOT_FOUND 404
 #define CODE_ACCESS_REFUSED 403
 #define CODE_PRECONDITION_FAILED 406
 
-enum publisher_state { PUBLISHER_DOWN, PUBLISHER_CLOSED, PUBLISHER_OPENING, PUBLISHER_CONFIRM, PUBLISHER_READY };
+enum publisher_state {
+	PUBLISHER_DOWN,
+	PUBLISHER_CLOSED,
+	PUBLISHER_OPENING,
+	PUBLISHER_CONFIRM,
+	PUBLISHER_READY,
+	PUBLISHER_CLOSING,
+};
 
 /* An exchange that cannot be published to. */
 struct missing_exchange {
@@ -49,13 +61,14 @@ struct amqp_publisher {
 	bool started, stopping, ended, blocked;
 	struct list waiting;
 	struct publication *slots[WINDOW]; /* by sequence number; NULL = answered */
+	int64_t sent_us[WINDOW];
+	int64_t unblocked_us;
 	uint64_t low, next;		   /* slots in use: low … next - 1 */
 	bool pump_posted, pumping;
 	bool purge_posted; /* atomic */
 	struct task pump, purge_task, stop_task;
-	struct loop_timer reopen, deadline;
+	struct loop_timer reopen, overdue, deadline;
 	int64_t reopen_ms;
-	char down_text[160];
 	struct missing_exchange missing[MISSING_MAX];
 	uint32_t missing_next;
 
@@ -235,7 +248,10 @@ static void publish_one(struct amqp_publisher *publisher, struct publication *pu
 		answer(pub, PUBLISH_REJECTED, text);
 	} else {
 		list_remove(&pub->link);
+		publisher->sent_us[publisher->next % WINDOW] = loop_now_us(publisher->base.loop);
 		*slot_at(publisher, publisher->next++) = pub;
+		if (!loop_timer_is_started(&publisher->overdue))
+			loop_timer_start(&publisher->overdue, CONFIRM_US);
 		publisher->link->client->publish(publisher->link->handle, publisher->channel.number, exchange,
 						 routing_key, &properties, pub->body);
 	}
@@ -271,8 +287,6 @@ static void publication_posted(struct task *task)
 	list_push(&publisher->waiting, &pub->link);
 	if (publisher->stopping)
 		answer(pub, PUBLISH_RETRY, "the publisher is stopping");
-	else if (publisher->state == PUBLISHER_DOWN)
-		answer(pub, PUBLISH_RETRY, publisher->down_text);
 	else
 		pump_post(publisher);
 }
@@ -326,6 +340,7 @@ static void channel_reset(struct amqp_publisher *publisher, const char *text)
 	slots_answer_all(publisher, text);
 	publisher->low = publisher->next = 1;
 	loop_timer_stop(&publisher->reopen);
+	loop_timer_stop(&publisher->overdue);
 	set_up(publisher, false);
 }
 
@@ -354,11 +369,35 @@ static void on_failed(struct amqp_publisher *publisher, const struct rabbit_even
 			 amqp_backoff_us(publisher->base.loop, &publisher->reopen_ms, REOPEN_MAX_MS));
 }
 
+/* Looks at the oldest that is under way, and again when it would be overdue. */
+static void overdue_look(struct loop_timer *timer)
+{
+	struct amqp_publisher *publisher = container_of(timer, struct amqp_publisher, overdue);
+	int64_t since_us = publisher->sent_us[publisher->low % WINDOW];
+	int64_t left_us;
+
+	if (publisher->state != PUBLISHER_READY || publisher->low == publisher->next)
+		return;
+	if (since_us < publisher->unblocked_us)
+		since_us = publisher->unblocked_us;
+	left_us = publisher->blocked ? CONFIRM_US : since_us + CONFIRM_US - loop_now_us(publisher->base.loop);
+	if (left_us > 0) {
+		loop_timer_start(timer, left_us);
+		return;
+	}
+	log_warning(&about_publish, "connection '%s': the broker does not confirm; publishing again on a new channel",
+		    publisher->connection->name);
+	channel_reset(publisher, "it was not confirmed in time");
+	publisher->state = PUBLISHER_CLOSING;
+	publisher->link->client->channel_close(publisher->link->handle, publisher->channel.number);
+}
+
 static void set_blocked(struct amqp_publisher *publisher, bool blocked, const char *text)
 {
 	if (publisher->blocked == blocked)
 		return;
 	publisher->blocked = blocked;
+	publisher->unblocked_us = loop_now_us(publisher->base.loop);
 	if (blocked)
 		log_warning(&about_publish, "connection '%s': the broker takes no messages: %s",
 			    publisher->connection->name, text);
@@ -390,6 +429,9 @@ static void channel_event(struct amqp_channel *channel, const struct rabbit_even
 	case RABBIT_EVENT_FAILED:
 		on_failed(publisher, event);
 		break;
+	case RABBIT_EVENT_CLOSED:
+		channel_open(publisher);
+		break;
 	case RABBIT_EVENT_BLOCKED:
 		set_blocked(publisher, true, event->text);
 		break;
@@ -407,16 +449,14 @@ static void channel_up(struct amqp_channel *channel)
 	channel_open(owner_of(channel));
 }
 
-static void channel_down(struct amqp_channel *channel, const char *text)
+static void channel_down(struct amqp_channel *channel, const char *text UNUSED)
 {
 	struct amqp_publisher *publisher = owner_of(channel);
 
 	publisher->state = PUBLISHER_DOWN;
 	publisher->blocked = false;
-	snprintf(publisher->down_text, sizeof(publisher->down_text), "not connected: %s", text);
 	channel_reset(publisher, "the connection was lost before this was confirmed");
-	answer_waiting(publisher, publisher->down_text);
-	pump_post(publisher);
+	pump_post(publisher); /* which ends a stop */
 }
 
 static const struct amqp_channel_ops channel_ops = {channel_up, channel_down, channel_event};
@@ -438,8 +478,10 @@ static void publisher_end(struct amqp_publisher *publisher)
 
 static void stop_check(struct amqp_publisher *publisher)
 {
+	bool is_down = publisher->state == PUBLISHER_DOWN;
+
 	if (publisher->stopping && !publisher->ended && slots_are_empty(publisher) &&
-	    list_is_empty(&publisher->waiting))
+	    (is_down || list_is_empty(&publisher->waiting)))
 		publisher_end(publisher);
 }
 
@@ -524,12 +566,12 @@ struct publisher *amqp_publisher_new(struct transport_connection *connection)
 	publisher->link = &state->publishing;
 	publisher->low = publisher->next = 1;
 	publisher->reopen_ms = REOPEN_MIN_MS;
-	snprintf(publisher->down_text, sizeof(publisher->down_text), "the publisher is not started");
 	publisher->pump.run = pump_posted;
 	publisher->purge_task.run = purge_posted;
 	publisher->stop_task.run = stop_posted;
 	list_init(&publisher->waiting);
 	loop_timer_init(&publisher->reopen, loop, reopen_due);
+	loop_timer_init(&publisher->overdue, loop, overdue_look);
 	loop_timer_init(&publisher->deadline, loop, stop_timeout);
 	arena_init(&publisher->arena);
 	return &publisher->base;
