@@ -261,14 +261,15 @@ class Trouble(harness.Case):
                 orders = saga.orders(100)
                 saga.send_orders(orders)
                 wait_until(lambda: statuses(database).get("SUSPENDED", 0) >= 20, 30, "instances to park")
-                rabbitmq.restart()
+                # A quorum queue of one node that was killed may stay without a leader (RabbitMQ 3.10), and hang its publishers.
+                if arguments:
+                    rabbitmq.stop()
+                    rabbitmq.start()
+                else:
+                    rabbitmq.restart()
                 engine.wait_ready(60)
                 saga.send_payments(orders)
-                try:
-                    saga.wait_done(database, 100)
-                except BaseException:
-                    print(rabbitmq.control("list_channels", "name", "messages_unconfirmed"))
-                    raise
+                saga.wait_done(database, 100)
                 self.assertEqual(0, engine.terminate())
                 saga.account(self, database, orders)
 

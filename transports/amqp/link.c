@@ -91,11 +91,11 @@ static void reconnect_due(struct loop_timer *timer)
 		link_connect(link);
 }
 
-static void on_lost(struct amqp_link *link, const struct rabbit_event *event)
+static void lost(struct amqp_link *link, const char *why)
 {
-	char text[sizeof(event->text)];
+	char text[256];
 
-	snprintf(text, sizeof(text), "%s", event->text);
+	snprintf(text, sizeof(text), "%s", why); /* the event's ends with the handle */
 	log_warning(&about_link, "connection '%s' as '%s': %s; connecting again", link->connection->name, link->name,
 		    text);
 	link->told = true;
@@ -104,12 +104,19 @@ static void on_lost(struct amqp_link *link, const struct rabbit_event *event)
 	reconnect_later(link);
 }
 
+void link_break(struct amqp_link *link, const char *why)
+{
+	assert(!link->in_dispatch);
+	if (link->handle)
+		lost(link, why);
+}
+
 /* --- events --- */
 
 static void dispatch(struct amqp_link *link, const struct rabbit_event *event)
 {
 	if (event->kind == RABBIT_EVENT_LOST) {
-		on_lost(link, event);
+		lost(link, event->text);
 		return;
 	}
 	list_for_each(&link->channels, pos, tmp) {

@@ -52,6 +52,8 @@ void link_done(struct amqp_link *link);
 /* Calls channel.up at once if there is a connection. */
 void link_attach(struct amqp_link *link, struct amqp_channel *channel);
 void link_detach(struct amqp_link *link, struct amqp_channel *channel);
+/* Gives the connection up, as if it were lost, and makes another. Not from inside an event. */
+void link_break(struct amqp_link *link, const char *why);
 /* Takes everything that has come and gives it to the channels. Not from inside an event. */
 void link_drain(struct amqp_link *link);
 

@@ -29,9 +29,10 @@
 #define REOPEN_MAX_MS 5000
 #define MISSING_MAX 16
 #define MISSING_US (5 * US_PER_S)
-/* A confirm may take seconds on a busy disk. One that takes longer never comes: a queue that was electing its leader when the
- * message reached it can forget to confirm. */
+/* A confirm may take seconds on a busy disk. One that takes longer may never come: a quorum queue without a leader (seen with
+ * RabbitMQ 3.10 after a kill -9) hangs the channel that publishes to it. */
 #define CONFIRM_US (30 * US_PER_S)
+#define CLOSE_US (5 * US_PER_S)
 #define CODE_NOT_FOUND 404
 #define CODE_ACCESS_REFUSED 403
 #define CODE_PRECONDITION_FAILED 406
@@ -48,7 +49,7 @@ enum publisher_state {
 /* An exchange that cannot be published to. */
 struct missing_exchange {
 	char name[256];
-	char text[160];
+	char text[256];
 	int64_t until_us;
 };
 
@@ -369,13 +370,16 @@ static void on_failed(struct amqp_publisher *publisher, const struct rabbit_even
 			 amqp_backoff_us(publisher->base.loop, &publisher->reopen_ms, REOPEN_MAX_MS));
 }
 
-/* Looks at the oldest that is under way, and again when it would be overdue. */
+/* Looks at the oldest that is under way, and again when it would be overdue. A channel that hangs in the broker does not answer
+ * its close either; then the connection goes. */
 static void overdue_look(struct loop_timer *timer)
 {
 	struct amqp_publisher *publisher = container_of(timer, struct amqp_publisher, overdue);
 	int64_t since_us = publisher->sent_us[publisher->low % WINDOW];
 	int64_t left_us;
 
+	if (publisher->state == PUBLISHER_CLOSING)
+		link_break(publisher->link, "the broker does not close a channel");
 	if (publisher->state != PUBLISHER_READY || publisher->low == publisher->next)
 		return;
 	if (since_us < publisher->unblocked_us)
@@ -390,6 +394,7 @@ static void overdue_look(struct loop_timer *timer)
 	channel_reset(publisher, "it was not confirmed in time");
 	publisher->state = PUBLISHER_CLOSING;
 	publisher->link->client->channel_close(publisher->link->handle, publisher->channel.number);
+	loop_timer_start(timer, CLOSE_US);
 }
 
 static void set_blocked(struct amqp_publisher *publisher, bool blocked, const char *text)
@@ -430,6 +435,7 @@ static void channel_event(struct amqp_channel *channel, const struct rabbit_even
 		on_failed(publisher, event);
 		break;
 	case RABBIT_EVENT_CLOSED:
+		loop_timer_stop(&publisher->overdue);
 		channel_open(publisher);
 		break;
 	case RABBIT_EVENT_BLOCKED:

@@ -354,6 +354,26 @@ START_TEST(test_a_confirm_that_never_comes)
 }
 END_TEST
 
+START_TEST(test_a_channel_that_hangs)
+{
+	struct bench *b = bench_started();
+
+	publish(b, 0, 0);
+	rabbit_fake_calls(&b->fake);
+	b->fake.answers = false;
+	rig_loop_advance(&b->loop, 31 * US_PER_S);
+	answer_is(b, 0, PUBLISH_RETRY);
+	ck_assert_str_eq(rabbit_fake_calls(&b->fake), "close 1; ");
+	b->fake.answers = true;
+	rig_loop_advance(&b->loop, 6 * US_PER_S);
+	ck_assert_str_eq(rabbit_fake_calls(&b->fake), "drop; connect; open 1; confirm 1; ");
+	publish(b, 1, 1);
+	event(b, RABBIT_EVENT_ACK, 1, false);
+	answer_is(b, 1, PUBLISH_CONFIRMED);
+	bench_end(b);
+}
+END_TEST
+
 static Suite *publisher_suite(void)
 {
 	Suite *suite = suite_create("amqp publisher");
@@ -361,7 +381,7 @@ static Suite *publisher_suite(void)
 
 	TEST_ADD_ALL(tcase, test_confirms, test_returned, test_window, test_blocked, test_lost,
 		     test_stop_without_a_connection, test_missing_exchange, test_too_large, test_purge_and_stop,
-		     test_a_confirm_that_never_comes);
+		     test_a_confirm_that_never_comes, test_a_channel_that_hangs);
 	suite_add_tcase(suite, tcase);
 	return suite;
 }
