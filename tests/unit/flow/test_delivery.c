@@ -271,10 +271,10 @@ START_TEST(time_without_a_database_is_no_part_of_the_unmatched_hold)
 	ck_assert(flow_fixture_wait_held(f, "payments", 1));
 	switch_executor_set(away.executor, false);
 	ck_assert(test_wait(payments_unavailable, (void *)flow_fixture_stats(f, "payments"), DEADLINE_MS));
-	unmatched_before = flow_fixture_stats(f, "payments")->unmatched;
+	unmatched_before = __atomic_load_n(&flow_fixture_stats(f, "payments")->unmatched, __ATOMIC_ACQUIRE);
 	switch_executor_set(away.executor, true);
 	ck_assert(test_wait(payments_decided, (void *)flow_fixture_stats(f, "payments"), DEADLINE_MS));
-	ck_assert_uint_eq(flow_fixture_stats(f, "payments")->rejected, 0);
+	ck_assert_uint_eq(__atomic_load_n(&flow_fixture_stats(f, "payments")->rejected, __ATOMIC_ACQUIRE), 0);
 	send_order(f, "A-1");
 	ck_assert(flow_fixture_wait_settled(f, 2));
 	ck_assert_uint_eq(flow_fixture_count_instances(f, INSTANCE_COMPLETED), 1);

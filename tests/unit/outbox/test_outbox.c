@@ -23,6 +23,7 @@ struct rig {
 	struct outbox *outbox;
 	struct loop *loop;
 	struct publisher publisher;
+	bool seen_stopping; /* what the outbox's loop found last */
 	pthread_mutex_t lock;
 	/* Under the lock. */
 	struct publication *held[MOST]; /* published and not answered */
@@ -830,6 +831,21 @@ static bool query_waits(void *arg)
 	return switch_executor_waiting(rig->executor) > 0;
 }
 
+static void stopping_call(void *arg)
+{
+	struct rig *rig = arg;
+
+	rig->seen_stopping = rig->outbox->stopping;
+}
+
+static bool outbox_is_stopping(void *arg)
+{
+	struct rig *rig = arg;
+
+	loop_call(rig->outbox->loop, stopping_call, rig);
+	return rig->seen_stopping;
+}
+
 /* Rows of a scan that was under way when the stop came are given back at once. */
 START_TEST(stop_during_a_scan_leaves_no_stamp)
 {
@@ -843,7 +859,7 @@ START_TEST(stop_during_a_scan_leaves_no_stamp)
 	outbox_start(rig->outbox);
 	ck_assert(test_wait(query_waits, rig, DEADLINE_MS));
 	pthread_create(&thread, NULL, stop_thread, rig);
-	settle(rig);
+	ck_assert(test_wait(outbox_is_stopping, rig, DEADLINE_MS));
 	switch_executor_hold_background(rig->executor, false);
 	pthread_join(thread, NULL);
 	ck_assert_int_lt(loop_now_us(rig->loop) - began_us, DEADLINE_MS * US_PER_MS / 2);
