@@ -13,7 +13,9 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <sys/eventfd.h>
 #include <sys/random.h>
+#include <unistd.h>
 
 #include "base/thread.h"
 #include "base/time.h"
@@ -30,9 +32,13 @@ static struct loop_uv *loop_uv_of(struct loop *loop)
 
 static void wake(struct loop_uv *loop)
 {
-	int result = uv_async_send(&loop->wake);
+	const uint64_t one = 1;
+	ssize_t written;
 
-	assert(result == 0);
+	do {
+		written = write(loop->wake_fd, &one, sizeof(one));
+	} while (written < 0 && errno == EINTR);
+	assert(written == sizeof(one));
 }
 
 static void post(struct loop *base, struct task *task)
@@ -63,10 +69,14 @@ static struct task *take_posted(struct loop_uv *loop)
 	return tasks;
 }
 
-static void run_tasks(uv_async_t *handle)
+static void run_tasks(uv_poll_t *handle, int status UNUSED, int events UNUSED)
 {
 	struct loop_uv *loop = handle->data;
+	uint64_t count;
 
+	/* Before the list is taken: whoever appends to it after that wakes the loop again. */
+	if (read(loop->wake_fd, &count, sizeof(count)) < 0)
+		assert(errno == EAGAIN || errno == EINTR);
 	if (!loop->ready)
 		loop->ready = take_posted(loop);
 	for (int i = 0; i < TASKS_PER_ROUND && loop->ready && !loop->ended; i++) {
@@ -152,8 +162,10 @@ void loop_uv_init(struct loop_uv *loop, struct runtime *runtime, const char *nam
 	pthread_mutex_init(&loop->mutex, NULL);
 	loop->posted_tail = &loop->posted;
 	/* They fail only for want of descriptors, and a service that cannot have its loops cannot run. */
-	if (uv_loop_init(&loop->uv) != 0 || uv_async_init(&loop->uv, &loop->wake, run_tasks) != 0 ||
-	    uv_timer_init(&loop->uv, &loop->timer) != 0)
+	loop->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	if (loop->wake_fd < 0 || uv_loop_init(&loop->uv) != 0 ||
+	    uv_poll_init(&loop->uv, &loop->wake, loop->wake_fd) != 0 ||
+	    uv_poll_start(&loop->wake, UV_READABLE, run_tasks) != 0 || uv_timer_init(&loop->uv, &loop->timer) != 0)
 		abort();
 	loop->wake.data = loop;
 	loop->timer.data = loop;
@@ -192,6 +204,7 @@ void loop_uv_run(struct loop_uv *loop)
 
 void loop_uv_done(struct loop_uv *loop)
 {
+	close(loop->wake_fd);
 	loop_base_done(&loop->base);
 	pthread_mutex_destroy(&loop->mutex);
 }

@@ -19,7 +19,8 @@ struct loop_uv {
 	pthread_t thread; /* the starter's, for the join */
 	pthread_t self;	  /* the same, set by the thread itself */
 	uv_loop_t uv;
-	uv_async_t wake;
+	int wake_fd;  /* an eventfd: not a uv_async_t, whose receiver spins until the sender is out of its call */
+	uv_poll_t wake;
 	uv_timer_t timer;
 
 	pthread_mutex_t mutex; /* leaf; guards the three below */
