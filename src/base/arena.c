@@ -12,10 +12,11 @@
 
 #define ARENA_ALIGN alignof(max_align_t)
 
+/* As msgpack_zone_init, but for the first chunk, which comes with the first allocation: many arenas are never used. */
 void arena_init(struct arena *arena)
 {
-	if (!msgpack_zone_init(&arena->zone, MSGPACK_ZONE_CHUNK_SIZE))
-		mem_exhausted(MSGPACK_ZONE_CHUNK_SIZE);
+	memset(arena, 0, sizeof(*arena));
+	arena->zone.chunk_size = MSGPACK_ZONE_CHUNK_SIZE;
 }
 
 void arena_done(struct arena *arena)
@@ -27,7 +28,8 @@ void arena_done(struct arena *arena)
 
 void arena_reset(struct arena *arena)
 {
-	msgpack_zone_clear(&arena->zone);
+	if (arena->zone.chunk_list.head)
+		msgpack_zone_clear(&arena->zone);
 }
 
 static size_t padding_of(const char *ptr)
@@ -44,7 +46,7 @@ void *arena_try_alloc(struct arena *arena, size_t size)
 	/* The zone doubles its chunk size until it fits; past half the address space that never ends. */
 	if (size > PTRDIFF_MAX / 2)
 		return NULL;
-	if (list->free >= size + padding) {
+	if (list->ptr && list->free >= size + padding) {
 		ptr = list->ptr + padding;
 		list->ptr += size + padding;
 		list->free -= size + padding;

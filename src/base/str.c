@@ -81,11 +81,27 @@ size_t str_utf8_next(struct str s)
 	return need;
 }
 
+/* How many bytes at the beginning, in words of eight, are ASCII: nearly all texts are, all through. */
+static size_t ascii_words(struct str s)
+{
+	size_t at = 0;
+	uint64_t word;
+
+	for (; s.len - at >= sizeof(word); at += sizeof(word)) {
+		memcpy(&word, s.ptr + at, sizeof(word));
+		if (word & UINT64_C(0x8080808080808080))
+			break;
+	}
+	return at;
+}
+
 bool str_is_utf8(struct str s)
 {
 	while (s.len) {
-		size_t step = str_utf8_next(s);
+		size_t step = ascii_words(s);
 
+		if (!step)
+			step = (unsigned char)s.ptr[0] < 0x80 ? 1 : str_utf8_next(s);
 		if (!step)
 			return false;
 		s = str_make(s.ptr + step, s.len - step);
