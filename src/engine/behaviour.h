@@ -52,8 +52,7 @@ struct step {
 	size_t name_count;
 	uint32_t names_scope;
 	bool names_valid;
-	struct step_position seed_of;
-	struct id seed;
+	uint8_t seed_version[8], seed_token[4]; /* big-endian, so that a seed is the same on every machine */
 	char instance_text[ID_TEXT_SIZE];
 };
 

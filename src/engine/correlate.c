@@ -53,7 +53,7 @@ static enum result message_eval(const struct step_env *env, struct str tenant,
 		.process_id = process->id,
 		.tenant = tenant,
 		.now_us = env->now_us,
-		.uuid_seed = id_digest_of(tenant, event->channel, event->id, node->id),
+		.uuid_seed = {tenant, event->channel, event->id, node->id},
 	};
 
 	for (size_t i = 0; i < count; i++)

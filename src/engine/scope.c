@@ -181,19 +181,16 @@ static void step_names(struct step *step, uint32_t scope)
 	step->names_valid = true;
 }
 
-/* One seed for all expressions of a node in a step, so that an alias and a header made of one name agree. */
-static struct id step_seed(struct step *step, const struct node *node)
+/*
+ * The numbers among what seeds uuid(): the same for all expressions of a node in a step, so that an alias and a header made of
+ * one name agree.
+ */
+static void step_seed(struct step *step)
 {
-	char version[24], token[12];
-
-	if (step->seed_of.node != node || step->seed_of.token != step->at.token) {
-		snprintf(version, sizeof(version), "%" PRId64, step->version);
-		snprintf(token, sizeof(token), "%" PRIu32, step->at.token);
-		step->seed = id_digest_of(id_str(&step->inst->id), str_of(version), str_of(token),
-					  node->id);
-		step->seed_of = (struct step_position){step->at.token, node};
-	}
-	return step->seed;
+	for (int i = 0; i < 8; i++)
+		step->seed_version[i] = (uint8_t)((uint64_t)step->version >> (56 - 8 * i));
+	for (int i = 0; i < 4; i++)
+		step->seed_token[i] = (uint8_t)(step->at.token >> (24 - 8 * i));
 }
 
 static struct expression_scope step_scope(struct step *step, const struct node *node)
@@ -204,6 +201,7 @@ static struct expression_scope step_scope(struct step *step, const struct node *
 	step_names(step, step_token(step, step->at.token)->scope);
 	if (!step->instance_text[0])
 		id_format(inst->id, step->instance_text);
+	step_seed(step);
 	return (struct expression_scope){
 		.names = step->names,
 		.name_count = step->name_count,
@@ -213,7 +211,8 @@ static struct expression_scope step_scope(struct step *step, const struct node *
 		.process_id = step->process->id,
 		.tenant = inst->tenant,
 		.now_us = step->env->now_us,
-		.uuid_seed = step_seed(step, node),
+		.uuid_seed = {id_str(&inst->id), str_make(step->seed_version, sizeof(step->seed_version)),
+			      str_make(step->seed_token, sizeof(step->seed_token)), node->id},
 	};
 }
 

@@ -72,7 +72,7 @@ struct expression_scope {
 	struct str process_id;
 	struct str tenant;
 	int64_t now_us; /* `now()`: the step's time, RFC 3339 text */
-	struct id uuid_seed; /* uuid(name) is a digest of this and the name */
+	struct str uuid_seed[4]; /* uuid(name) is a digest of these and the name; absent ones count too */
 	/* For scripts: the variables that may be assigned. */
 	const struct str *assignable;
 	size_t assignable_count;

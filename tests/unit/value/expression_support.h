@@ -64,7 +64,7 @@ static inline void bench_open(struct bench *b, struct expression_limits limits)
 		.process_id = STR("proc"),
 		.tenant = STR("acme"),
 		.now_us = INT64_C(1700000000123000),
-		.uuid_seed = {{1, 2, 3}},
+		.uuid_seed = {STR("seed")},
 		.assignable = b->assignable,
 		.assignable_count = ARRAY_LEN(b->assignable),
 	};
