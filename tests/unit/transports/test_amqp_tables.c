@@ -1,15 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is pure in the AMQP transport: tables, frames, tags, destinations and properties. */
+/* The small parts of the AMQP transport: tables, frames, tags, destinations, properties, the watchdog. */
 #include <inttypes.h>
 #include <stdio.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/buf.h"
+#include "base/thread.h"
 #include "tests/support/testing.h"
 #include "transports/amqp/amqp.h"
 #include "transports/amqp/frames.h"
 #include "transports/amqp/table.h"
 #include "transports/amqp/tags.h"
+#include "transports/amqp/watchdog.h"
 
 /* --- tables --- */
 
@@ -437,13 +441,53 @@ START_TEST(test_message)
 }
 END_TEST
 
+/* --- the watchdog --- */
+
+START_TEST(test_watchdog)
+{
+	struct loop *loop = loop_start(runtime_threads(), "dog");
+	struct timeval deadline = {20, 0};
+	struct watchdog watchdog;
+	int pair[2];
+	char byte;
+
+	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+	setsockopt(pair[0], SOL_SOCKET, SO_RCVTIMEO, &deadline, sizeof(deadline));
+	ck_assert(watchdog_start(&watchdog, loop, pair[0], 100000));
+	watchdog_begin(&watchdog);
+	/* A call that waits for a peer that says nothing: it ends, and not by its own deadline. */
+	ck_assert_int_eq(recv(pair[0], &byte, 1, 0), 0);
+	watchdog_end(&watchdog);
+	ck_assert(watchdog_has_fired(&watchdog));
+	watchdog_stop(&watchdog);
+	watchdog_stop(&watchdog);
+	close(pair[0]);
+	close(pair[1]);
+
+	/* Calls that return leave it alone. */
+	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+	ck_assert(watchdog_start(&watchdog, loop, pair[0], 60000000));
+	for (int i = 0; i < 100; i++) {
+		watchdog_begin(&watchdog);
+		watchdog_end(&watchdog);
+	}
+	watchdog_stop(&watchdog);
+	ck_assert(!watchdog_has_fired(&watchdog));
+	ck_assert_int_eq(send(pair[1], "x", 1, MSG_NOSIGNAL), 1);
+	close(pair[0]);
+	close(pair[1]);
+	loop_stop(&loop);
+}
+END_TEST
+
 static Suite *amqp_suite(void)
 {
 	Suite *suite = suite_create("amqp tables");
 	TCase *tcase = tcase_create("all");
 
 	TEST_ADD_ALL(tcase, test_table_read, test_table_deep, test_table_write, test_frames_interleave,
-		     test_frames_broken, test_tags, test_destinations, test_properties, test_message);
+		     test_frames_broken, test_tags, test_destinations, test_properties, test_message,
+		     test_watchdog);
 	tcase_add_loop_test(tcase, test_tags_random, 0, 10);
 	suite_add_tcase(suite, tcase);
 	return suite;
