@@ -42,6 +42,8 @@ static const struct setting producer_defaults[] = {
 	{"message.timeout.ms", "60000"},
 	/* An unknown topic is an answer after this time; 30 s would hold up the rows behind it. */
 	{"topic.metadata.propagation.max.ms", "5000"},
+	/* How large a message may be is the broker's to say: a dead letter is as large as what came in. */
+	{"message.max.bytes", "1000000000"},
 	{"linger.ms", "1"},
 	/* The partitioner of Kafka's own clients, so that keys meet those of other producers. */
 	{"partitioner", "murmur2_random"},
