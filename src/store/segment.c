@@ -639,18 +639,33 @@ static void build_instances(struct batch *batch)
 	}
 }
 
-static void build_outbox(struct batch *batch)
+/*
+ * Rows of the commit's own instance stand behind its gate: whoever runs a second time fails the fence, or finds the instance, in
+ * an earlier statement. Other rows, the copies of dead letters, may be there already.
+ */
+static bool outbox_row_is_gated(const struct batch *batch, const struct outbox_ref *ref)
 {
+	const struct store_commit *commit = commit_of(batch->elements[ref->ord]);
+
+	return commit->commit != COMMIT_NO_INSTANCE && id_equal(ref->row->instance, commit->instance);
+}
+
+static void build_outbox(struct batch *batch, enum statement_id statement, bool gated)
+{
+	uint32_t count = 0, i = 0;
 	struct column *c;
 
-	segment_outbox_sort(batch);
-	if (!batch->outbox_count)
+	for (uint32_t at = 0; at < batch->outbox_count; at++)
+		count += outbox_row_is_gated(batch, &batch->outbox[at]) == gated;
+	if (!count)
 		return;
-	c = segment_call(batch, STATEMENT_OUTBOX_INSERT, batch->outbox_count);
-	for (uint32_t i = 0; i < batch->outbox_count; i++) {
-		const struct outbox_row *row = batch->outbox[i].row;
+	c = segment_call(batch, statement, count);
+	for (uint32_t at = 0; at < batch->outbox_count; at++) {
+		const struct outbox_row *row = batch->outbox[at].row;
 
-		set_int(&c[0], i, batch->outbox[i].ord);
+		if (outbox_row_is_gated(batch, &batch->outbox[at]) != gated)
+			continue;
+		set_int(&c[0], i, batch->outbox[at].ord);
 		set_str(&c[1], i, row->tenant);
 		set_id(&c[2], i, row->instance);
 		set_str(&c[3], i, row->channel);
@@ -666,6 +681,7 @@ static void build_outbox(struct batch *batch)
 		set_str(&c[13], i, row->content_type);
 		set_str(&c[14], i, row->body);
 		set_bool(&c[15], i, row->required);
+		i++;
 	}
 	set_str(&c[16], 0, str_of(batch->store->outbox_owner));
 }
@@ -715,7 +731,7 @@ static void build_commits(struct batch *batch)
 	struct key_ref *refs;
 	uint32_t count;
 
-	segment_begin(batch, 11);
+	segment_begin(batch, 12);
 	batch->own.writes = true;
 	batch->own.durable = true;
 	build_fences(batch);
@@ -729,7 +745,9 @@ static void build_commits(struct batch *batch)
 	build_wait_inserts(batch, STATEMENT_WAIT_INSERT, ROWS_PLAIN);
 	build_wait_inserts(batch, STATEMENT_WAIT_INSERT_UNIQUE, ROWS_UNIQUE);
 	build_instances(batch);
-	build_outbox(batch);
+	segment_outbox_sort(batch);
+	build_outbox(batch, STATEMENT_OUTBOX_INSERT, true);
+	build_outbox(batch, STATEMENT_OUTBOX_INSERT_ONCE, false);
 	build_dead_letters(batch);
 	if (!batch->own.call_count)
 		segment_call(batch, STATEMENT_PING, 0);
@@ -738,7 +756,8 @@ static void build_commits(struct batch *batch)
 static void take_commits(struct batch *batch)
 {
 	for (uint32_t i = 0; i < batch->own.call_count; i++)
-		if (batch->own.calls[i].statement == STATEMENT_OUTBOX_INSERT)
+		if (batch->own.calls[i].statement == STATEMENT_OUTBOX_INSERT ||
+		    batch->own.calls[i].statement == STATEMENT_OUTBOX_INSERT_ONCE)
 			segment_outbox_claimed(batch, &batch->own.calls[i].rows);
 	for (uint32_t i = 0; i < batch->count; i++)
 		store_answer(batch->store, batch->elements[i], STORE_OK);

@@ -200,6 +200,7 @@ void checker_commit(struct checker *checker, const struct segment *segment)
 			commit_spawn(checker, call);
 			break;
 		case STATEMENT_OUTBOX_INSERT:
+		case STATEMENT_OUTBOX_INSERT_ONCE:
 			commit_outbox(checker, call);
 			break;
 		case STATEMENT_OUTBOX_DELETE:

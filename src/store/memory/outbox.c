@@ -41,7 +41,8 @@ static bool earlier_are_of(struct tx *tx, struct row *row, struct str owner)
 	return true;
 }
 
-bool run_outbox_insert(struct tx *tx, struct segment_call *call)
+/* `once`: a row that is there already is left out; else it is an error. */
+static bool insert(struct tx *tx, struct segment_call *call, bool once)
 {
 	static const uint8_t columns[] = {
 		OUTBOX_tenant,       OUTBOX_instance,    OUTBOX_channel,    OUTBOX_version,
@@ -65,8 +66,12 @@ bool run_outbox_insert(struct tx *tx, struct segment_call *call)
 		row->fields[OUTBOX_created] = row->fields[OUTBOX_next_attempt] = field_time(
 			tx->now_us);
 		row->fields[OUTBOX_poisoned] = field_bool(false);
-		if (!tx_insert(tx, TABLE_OUTBOX, row))
-			continue;
+		if (!tx_insert(tx, TABLE_OUTBOX, row)) {
+			if (once)
+				continue;
+			return statement_error(tx, "23505",
+					       "duplicate key value violates unique constraint");
+		}
 		claimed = owner.ptr && earlier_are_of(tx, row, owner);
 		if (claimed)
 			stamp_set(tx, row, owner);
@@ -76,6 +81,16 @@ bool run_outbox_insert(struct tx *tx, struct segment_call *call)
 		out[4] = field_bool(claimed);
 	}
 	return true;
+}
+
+bool run_outbox_insert(struct tx *tx, struct segment_call *call)
+{
+	return insert(tx, call, false);
+}
+
+bool run_outbox_insert_once(struct tx *tx, struct segment_call *call)
+{
+	return insert(tx, call, true);
 }
 
 /* The oldest due head of the tenant, or NULL. */

@@ -26,6 +26,7 @@ void row_take(struct tx *tx, enum table_id table, struct row *row, uint32_t colu
 	      const struct column *param, uint32_t i);
 
 bool run_outbox_insert(struct tx *tx, struct segment_call *call);
+bool run_outbox_insert_once(struct tx *tx, struct segment_call *call);
 bool run_outbox_scan(struct tx *tx, struct segment_call *call);
 bool run_outbox_sweep(struct tx *tx, struct segment_call *call);
 bool run_outbox_load(struct tx *tx, struct segment_call *call);

@@ -146,21 +146,24 @@ const char sql_INSTANCE_INSERT[] =
  * outbox_entry_pkey: one probe a row for what stands before it in its group, one insert. A row of the same call stands before
  * another only if it is claimed itself, or has before it what keeps the other unclaimed too.
  */
-const char sql_OUTBOX_INSERT[] =
-	"insert into sutra.outbox_entry (tenant, instance_id, channel, version, ordinal, id, deployment_id, connection, destination, "
-	"correlation, record_key, headers, content_type, body, required, created_at, next_attempt_at, claimed_at, claim_owner) "
-	"select u.tenant, u.instance_id, u.channel, u.version, u.ordinal, u.id, u.deployment_id, u.connection, u.destination, "
-	"u.correlation, u.record_key, u.headers, u.content_type, u.body, u.required, now(), now(), "
-	"case when c.claimed then now() end, case when c.claimed then $17::text end "
-	"from unnest($1::int8[], $2::text[], $3::uuid[], $4::text[], $5::int8[], $6::int8[], $7::uuid[], $8::text[], $9::text[], "
-	"$10::text[], $11::bytea[], $12::bytea[], $13::bytea[], $14::text[], $15::bytea[], $16::bool[]) "
-	"as u(ord, tenant, instance_id, channel, version, ordinal, id, deployment_id, connection, destination, correlation, "
-	"record_key, headers, content_type, body, required), "
-	"lateral (select $17::text is not null and not exists (select from sutra.outbox_entry e "
-	"where e.instance_id = u.instance_id and e.channel = u.channel and (e.version, e.ordinal) < (u.version, u.ordinal) "
+#define OUTBOX_ROWS \
+	"insert into sutra.outbox_entry (tenant, instance_id, channel, version, ordinal, id, deployment_id, connection, destination, " \
+	"correlation, record_key, headers, content_type, body, required, created_at, next_attempt_at, claimed_at, claim_owner) " \
+	"select u.tenant, u.instance_id, u.channel, u.version, u.ordinal, u.id, u.deployment_id, u.connection, u.destination, " \
+	"u.correlation, u.record_key, u.headers, u.content_type, u.body, u.required, now(), now(), " \
+	"case when c.claimed then now() end, case when c.claimed then $17::text end " \
+	"from unnest($1::int8[], $2::text[], $3::uuid[], $4::text[], $5::int8[], $6::int8[], $7::uuid[], $8::text[], $9::text[], " \
+	"$10::text[], $11::bytea[], $12::bytea[], $13::bytea[], $14::text[], $15::bytea[], $16::bool[]) " \
+	"as u(ord, tenant, instance_id, channel, version, ordinal, id, deployment_id, connection, destination, correlation, " \
+	"record_key, headers, content_type, body, required), " \
+	"lateral (select $17::text is not null and not exists (select from sutra.outbox_entry e " \
+	"where e.instance_id = u.instance_id and e.channel = u.channel and (e.version, e.ordinal) < (u.version, u.ordinal) " \
 	"and not e.poisoned and e.claim_owner is distinct from $17::text) as claimed offset 0) c "
-	"on conflict (instance_id, channel, version, ordinal) do nothing "
-	"returning instance_id, channel, version, ordinal, claim_owner is not null";
+#define OUTBOX_RETURNED "returning instance_id, channel, version, ordinal, claim_owner is not null"
+
+const char sql_OUTBOX_INSERT[] = OUTBOX_ROWS OUTBOX_RETURNED;
+const char sql_OUTBOX_INSERT_ONCE[] =
+	OUTBOX_ROWS "on conflict (instance_id, channel, version, ordinal) do nothing " OUTBOX_RETURNED;
 
 /* dead_letter_pkey. Inserts; one that is there stays as it is. */
 const char sql_DEAD_LETTER_INSERT[] =

@@ -385,7 +385,7 @@ START_TEST(unknown_letter)
 	rig_letter(&rig, &commits[0], "a");
 	commit_dead_letter(&rig, &commits[0], test_id(5), STR("why"));
 	commit_send(&rig, &commits[0], "dead", "body");
-	run_unknown(&commits[0], STATEMENT_OUTBOX_INSERT, written, _i / 2);
+	run_unknown(&commits[0], STATEMENT_OUTBOX_INSERT_ONCE, written, _i / 2);
 	ck_assert_uint_eq(
 		rig_query(&rig, ",a,", false, STATEMENT_DEAD_LETTER_LIST, ID_NONE, INT64_C(10))
 			->row_count,
