@@ -13,7 +13,8 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 import harness  # noqa: E402
 from amqp import Message  # noqa: E402
 from harness import Record, wait_until  # noqa: E402
-from saga import Order, dead_letters, kafka_connection, order_saga, statuses, store, write_package  # noqa: E402
+from saga import (  # noqa: E402
+    STREAMS, Order, dead_letters, kafka_connection, order_saga, statuses, store, write_package)
 
 QUORUM = {"x-queue-type": "quorum"}
 
@@ -200,6 +201,35 @@ class Saga(harness.Case):
         self.assertEqual(["payment-" + order.id for order in payments], [message.message_id for message in back])
         self.assertEqual({True}, {message.redelivered for message in back})
         self.assertEqual({}, dead_letters(database))
+
+    def test_messages_of_one_instance_keep_their_order(self):
+        """Items of ten instances in one queue, before and behind their openings, over 16 lanes: each takes its own in order."""
+        rabbitmq = self.rabbitmq()
+        mark = uuid.uuid4().hex[:8]
+        database = self.postgres()
+        self.migrate(database)
+        packages = os.path.join(self.folder(), "packages")
+        write_package(os.path.join(packages, "streams"), [
+            {"name": "items", "transport": "amqp", "bind": f"items-{mark}"},
+            {"name": "passed", "direction": "outbound", "transport": "amqp", "bind": f"passed-{mark}"},
+        ], {"streams.bpmn": STREAMS}, "streams")
+        streams = [f"s{number}" for number in range(10)]
+        opened = [Message(f'{{"stream":"{stream}"}}', message_id="open-" + stream, type="open") for stream in streams]
+        items = [Message(f'{{"stream":"{stream}","number":{number},"final":{"true" if number == 20 else "false"}}}',
+                         message_id=f"item-{stream}-{number}", type="item")
+                 for number in range(1, 21) for stream in streams]
+        with rabbitmq.connect() as amqp:
+            for queue in (f"items-{mark}", f"passed-{mark}"):
+                amqp.declare(queue)
+            amqp.publish_all("", f"items-{mark}", items[:50] + opened + items[50:])
+            self.sutra({"deployment.dir": packages, "engine.shards": 16, **store(database),
+                        "connections": [{"name": "amqp", "transport": "amqp", "url": rabbitmq.url}]})
+            wait_until(lambda: statuses(database).get("COMPLETED", 0) == 10, 60, "the streams to end")
+            wait_until(lambda: database.count("select count(*) from sutra.outbox_entry") == 0, 20, "an empty outbox")
+            passed = [json_of(message) for message in amqp.get_all(f"passed-{mark}")]
+        self.assertEqual({0}, {item["disorder"] for item in passed})
+        for stream in streams:
+            self.assertEqual(list(range(1, 21)), [item["number"] for item in passed if item["stream"] == stream])
 
     def test_reply_to_and_header_types(self):
         rabbitmq = self.rabbitmq()

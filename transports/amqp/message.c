@@ -50,6 +50,7 @@ struct message *amqp_message_of(const struct rabbit_event *event, const char *qu
 		message->reply_destination = str_of(arena_printf(arena, "/%.*s", STR_ARG(from->reply_to)));
 	if (from->correlation_id.ptr)
 		message->reply_correlation = text_or_bytes(arena_str(arena, from->correlation_id));
+	message->orders_by_instance = true;
 	message->redelivered = event->redelivered;
 	message->token = event->tag;
 	message->bytes = event->body.len + headers_bytes(&from->headers);
