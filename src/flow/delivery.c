@@ -20,19 +20,69 @@
 
 /* --- chains --- */
 
-static void chain_join(struct delivery *dlv, struct str key)
+static struct str chain_name_str(const struct chain_name *name)
+{
+	return str_make(name->key, name->len);
+}
+
+static void chain_add_name(struct intake *intake, struct chain *chain, struct str key)
+{
+	struct chain_name *name;
+
+	if (map_put(&intake->chains, key, chain) == chain)
+		return;
+	name = mem_alloc(sizeof(*name) + key.len);
+	name->len = key.len;
+	memcpy(name->key, key.ptr, key.len);
+	list_push(&chain->names, &name->link);
+}
+
+/* Everything of `from` goes behind `chain`. Its head, if it is in work, goes on: only what comes later waits for both. */
+static void chain_merge(struct intake *intake, struct chain *chain, struct chain *from)
+{
+	list_for_each(&from->deliveries, pos, tmp)
+		list_entry(pos, struct delivery, chain_link)->chain = chain;
+	list_for_each(&from->names, pos, tmp)
+		map_put(&intake->chains, chain_name_str(list_entry(pos, struct chain_name, link)), chain);
+	list_splice(&chain->deliveries, &from->deliveries);
+	list_splice(&chain->names, &from->names);
+	free(from);
+}
+
+/* Joins the chain that has one of these names, which then has them all. */
+static void chain_join(struct delivery *dlv, const struct str *keys, uint32_t count)
 {
 	struct intake *intake = dlv->intake;
-	struct chain *chain = map_get(&intake->chains, key);
+	struct chain *chain = NULL;
 
+	for (uint32_t i = 0; i < count; i++) {
+		struct chain *named = map_get(&intake->chains, keys[i]);
+
+		if (chain && named && named != chain)
+			chain_merge(intake, chain, named);
+		else if (named)
+			chain = named;
+	}
 	if (!chain) {
 		chain = mem_zalloc(sizeof(*chain));
 		list_init(&chain->deliveries);
-		chain->key = str_make(memcpy(mem_alloc(key.len + 1), key.ptr, key.len), key.len);
-		map_put(&intake->chains, key, chain);
+		list_init(&chain->names);
 	}
+	for (uint32_t i = 0; i < count; i++)
+		chain_add_name(intake, chain, keys[i]);
 	dlv->chain = chain;
 	list_push(&chain->deliveries, &dlv->chain_link);
+}
+
+static void chain_free(struct intake *intake, struct chain *chain)
+{
+	list_for_each(&chain->names, pos, tmp) {
+		struct chain_name *name = list_entry(pos, struct chain_name, link);
+
+		map_remove(&intake->chains, chain_name_str(name));
+		free(name);
+	}
+	free(chain);
 }
 
 static bool chain_is_head(const struct delivery *dlv)
@@ -51,9 +101,7 @@ static struct delivery *chain_leave(struct delivery *dlv)
 	list_remove(&dlv->chain_link);
 	dlv->chain = NULL;
 	if (list_is_empty(&chain->deliveries)) {
-		map_remove(&dlv->intake->chains, chain->key);
-		free((char *)chain->key.ptr);
-		free(chain);
+		chain_free(dlv->intake, chain);
 		return NULL;
 	}
 	return was_head ? list_first(&chain->deliveries, struct delivery, chain_link) : NULL;
@@ -104,17 +152,15 @@ void delivery_dispatch(struct delivery *dlv)
 /* --- order by instance --- */
 
 /*
- * Messages that came by one business key form a chain, for the key is known before anybody waits under it. One that found its
- * instance by another key joins the chain of the instance, unless its own key has a chain already: what stands there came first.
+ * Messages belong together that came by one business key or found one instance. The key counts also when it found the instance:
+ * by the time the next one comes, the instance may wait for something else, and only the key tells that it is for the same.
  */
 static void delivery_join_resolved(struct delivery *dlv)
 {
 	const struct lane_request *request = &dlv->request;
-	struct str key = id_str(&request->order_key);
+	const struct str keys[] = {id_str(&request->order_key), id_str(&request->target.instance)};
 
-	if (request->answer == ANSWER_HANDOFF && !map_get(&dlv->intake->chains, key))
-		key = id_str(&request->target.instance);
-	chain_join(dlv, key);
+	chain_join(dlv, keys, request->answer == ANSWER_HANDOFF ? 2 : 1);
 }
 
 /* Takes the results in order of receipt, as far as they have come. */
@@ -197,7 +243,7 @@ static void intake_deliver(struct consumer_sink *sink, struct message *message)
 	struct delivery *dlv = delivery_new(intake, message);
 
 	if (message->order_key.ptr) {
-		chain_join(dlv, message->order_key);
+		chain_join(dlv, &message->order_key, 1);
 	} else if (message->orders_by_instance) {
 		dlv->request.resolve_only = true;
 		list_push(&intake->resolving, &dlv->resolving_link);

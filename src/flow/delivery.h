@@ -41,10 +41,19 @@ enum delivery_state {
 struct intake;
 struct delivery;
 
-/* Deliveries of one order key, in order of receipt; the first is the only one in work. */
+/*
+ * Deliveries of one order key, in order of receipt; the first is the only one in work. Where order is by instance a chain has
+ * several names: the business keys that its messages came by, and their instance.
+ */
 struct chain {
 	struct list deliveries;
-	struct str key; /* owned */
+	struct list names; /* struct chain_name, owned: its entries in intake.chains */
+};
+
+struct chain_name {
+	struct list link;
+	size_t len;
+	char key[];
 };
 
 /* A key under which a held delivery can be woken. */
@@ -103,7 +112,7 @@ struct intake {
 	struct wake_target wake_target;
 	struct list window;
 	struct list resolving; /* deliveries whose order key is being looked up, in order of receipt */
-	struct map chains; /* order key → struct chain */
+	struct map chains; /* name → struct chain */
 	struct map interests; /* id → struct list of delivery_interest */
 	uint32_t next_lane; /* for messages without an order key */
 	bool stopping;

@@ -44,6 +44,7 @@ struct relay_target {
 	uint32_t token;
 	struct str node;
 	struct str deployment;
+	struct id wait_key; /* what it was found under */
 };
 
 /* One piece of work: a delivery. (Timers and admin calls join as further kinds.) */

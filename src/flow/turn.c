@@ -223,6 +223,7 @@ static void turn_relay(struct turn *turn, const struct store_wait *wait)
 		.token = wait->token,
 		.node = arena_str(&request->resolved, wait->node),
 		.deployment = arena_str(&request->resolved, wait->deployment),
+		.wait_key = turn->ask.resolve.wait_keys[wait->key],
 	};
 	request->is_resolved = true;
 	request->target_lane = owner_lane;
@@ -288,6 +289,28 @@ static void turn_resolve(struct turn *turn)
 
 /* --- 2 claim --- */
 
+/*
+ * The wait that the resolve found must still be there. A token keeps its number from wait to wait: between the resolve and the
+ * claim the instance may have moved on to another node, or to other values, and the message is not for that.
+ */
+static bool turn_wait_is_there(const struct turn *turn)
+{
+	const struct relay_target *target = &turn->request->target;
+
+	for (uint32_t i = 0; i < turn->inst->token_count; i++) {
+		const struct token *token = &turn->inst->tokens[i];
+
+		if (token->id != target->token || token->state != TOKEN_WAITING || !str_equal(token->node, target->node))
+			continue;
+		for (uint32_t k = 0; k < token->key_count; k++)
+			if (id_equal(store_wait_key(turn->request->tenant, turn->request->channel, token->keys[k].name,
+						    token->keys[k].value),
+				     target->wait_key))
+				return true;
+	}
+	return false;
+}
+
 /* Claimed: the pin must be loaded here, the snapshot readable, the instance parked. */
 static void turn_load(struct turn *turn)
 {
@@ -309,6 +332,11 @@ static void turn_load(struct turn *turn)
 	if (snapshot_unpack(&turn->arena, claim.snapshot, claim.instance, turn->request->tenant, claim.version,
 			    &turn->inst, &err) != RESULT_OK) {
 		turn_reject_claimed(turn, &err);
+		return;
+	}
+	if (!turn_wait_is_there(turn)) {
+		turn_give_up_claim(turn, ANSWER_AGAIN, CODE_RUNTIME_CORRELATION_NOT_FOUND,
+				   "the instance does not wait for this any more");
 		return;
 	}
 	turn_enter(turn, TURN_STEP);

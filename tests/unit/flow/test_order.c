@@ -10,9 +10,9 @@
 
 enum { SEQUENCES = 12, ITEMS = 25 };
 
-static struct flow_fixture *start(void)
+static struct flow_fixture *start(const char *package)
 {
-	struct flow_fixture_settings settings = {.package = "tests/unit/flow/sequence", .lanes = 16};
+	struct flow_fixture_settings settings = {.package = package, .lanes = 16};
 
 	return flow_fixture_new(&settings);
 }
@@ -60,7 +60,7 @@ static void assert_in_order(struct flow_fixture *f)
 
 START_TEST(items_take_effect_in_order_of_receipt)
 {
-	struct flow_fixture *f = start();
+	struct flow_fixture *f = start("tests/unit/flow/sequence");
 
 	for (int s = 0; s < SEQUENCES; s++)
 		send_open(f, s);
@@ -76,7 +76,7 @@ END_TEST
 /* All items come before anybody waits for them: they are held in order, and none overtakes. */
 START_TEST(items_before_their_instance_keep_their_order)
 {
-	struct flow_fixture *f = start();
+	struct flow_fixture *f = start("tests/unit/flow/sequence");
 
 	for (int i = 1; i <= ITEMS; i++)
 		for (int s = 0; s < SEQUENCES; s++)
@@ -92,7 +92,7 @@ END_TEST
 
 START_TEST(poison_between_does_not_hold_up_the_others)
 {
-	struct flow_fixture *f = start();
+	struct flow_fixture *f = start("tests/unit/flow/sequence");
 
 	send_open(f, 0);
 	for (int i = 1; i <= 5; i++) {
@@ -108,7 +108,7 @@ END_TEST
 
 START_TEST(revoke_gives_back_whatever_stage_they_are_in)
 {
-	struct flow_fixture *f = start();
+	struct flow_fixture *f = start("tests/unit/flow/sequence");
 
 	for (int s = 0; s < SEQUENCES; s++)
 		for (int i = 1; i <= 5; i++)
@@ -121,6 +121,38 @@ START_TEST(revoke_gives_back_whatever_stage_they_are_in)
 }
 END_TEST
 
+/*
+ * Items 1 and 2 find the instance while it waits for items; after 1 it waits for something else, so that 3 finds nobody. It
+ * belongs behind 2 all the same.
+ */
+START_TEST(items_keep_their_order_while_their_instance_turns_away)
+{
+	struct flow_fixture *f = start("tests/unit/flow/turns");
+	char id[32], body[64];
+
+	for (int s = 0; s < SEQUENCES; s++)
+		send_open(f, s);
+	ck_assert(flow_fixture_wait_settled(f, SEQUENCES));
+	for (int i = 1; i <= 2; i++)
+		for (int s = 0; s < SEQUENCES; s++)
+			send_item(f, s, i);
+	ck_assert(flow_fixture_wait_settled(f, 2 * SEQUENCES));
+	ck_assert(flow_fixture_wait_held(f, "events", SEQUENCES));
+	for (int s = 0; s < SEQUENCES; s++)
+		send_item(f, s, ITEMS);
+	for (int round = 0; round < 2; round++)
+		for (int s = 0; s < SEQUENCES; s++) {
+			snprintf(id, sizeof(id), "go-%d-%d", s, round);
+			snprintf(body, sizeof(body), "{\"name\":\"s%d\"}", s);
+			flow_fixture_send(f, "gos", NULL, id, body);
+		}
+	ck_assert(flow_fixture_wait_published(f, SEQUENCES));
+	for (unsigned i = 0; i < SEQUENCES; i++)
+		ck_assert_msg(strstr(f->published[i].body, "\"1 2 25 \""), "%s", f->published[i].body);
+	flow_fixture_free(&f);
+}
+END_TEST
+
 static Suite *order_suite(void)
 {
 	Suite *suite = suite_create("flow order");
@@ -128,6 +160,7 @@ static Suite *order_suite(void)
 
 	tcase_set_timeout(tcase, 60);
 	TEST_ADD_ALL(tcase, items_take_effect_in_order_of_receipt, items_before_their_instance_keep_their_order,
+		     items_keep_their_order_while_their_instance_turns_away,
 		     poison_between_does_not_hold_up_the_others, revoke_gives_back_whatever_stage_they_are_in);
 	suite_add_tcase(suite, tcase);
 	return suite;
