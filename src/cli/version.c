@@ -21,6 +21,9 @@
 #endif
 
 #include "cli/commands.h"
+#ifdef HAVE_AMQP
+#include "transports/amqp/rabbitmq.h"
+#endif
 
 struct library {
 	const char *name;
@@ -41,6 +44,10 @@ static size_t libraries_list(struct library libraries[static 16])
 #ifdef HAVE_KAFKA
 	at->name = "librdkafka";
 	snprintf(at++->version, 32, "%s", rd_kafka_version_str());
+#endif
+#ifdef HAVE_AMQP
+	at->name = "librabbitmq";
+	snprintf(at++->version, 32, "%s", amqp_version());
 #endif
 	at->name = "libpq";
 	snprintf(at++->version, 32, "%d.%d", pq / 10000, pq % 10000);
