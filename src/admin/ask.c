@@ -94,18 +94,13 @@ static void tenants_answered(struct admin_request *request)
 	const struct rows *rows = &request->calls[0].rows;
 	struct tenants_state *state = request->state;
 	struct str *names = arena_alloc(&request->arena, sizeof(*names) * (rows->row_count + 1));
-	struct buf list = BUF_INIT;
 
 	for (uint32_t i = 0; i < rows->row_count; i++)
 		names[i] = rows_at(rows, i, 1)->str;
 	if (rows->row_count)
 		qsort(names, rows->row_count, sizeof(*names), compare_strs);
-	buf_add_byte(&list, ',');
-	for (uint32_t i = 0; i < rows->row_count; i++)
-		if (i == 0 || !str_equal(names[i], names[i - 1]))
-			buf_printf(&list, "%.*s,", STR_ARG(names[i]));
-	request->tenants = arena_str(&request->arena, buf_str(&list));
-	buf_done(&list);
+	/* Sorted, so each is there once. */
+	request->tenants = store_tenants(&request->arena, names, rows->row_count);
 	request->state = state->state;
 	state->then(request);
 }

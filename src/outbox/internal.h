@@ -136,7 +136,6 @@ struct column *outbox_key_columns(struct outbox_query *query, struct outbox_entr
 int outbox_key_compare(const void *left, const void *right);
 /* Moves the first of `batch`, and at most `most` in all of its owner, into the query; returns them sorted by key. */
 struct outbox_entry **outbox_sorted(struct outbox_query *query, struct list *batch, uint32_t most, uint32_t *count);
-void outbox_query_tenants(struct outbox_query *query, const struct str *tenants, uint32_t count);
 
 /* publish.c */
 /* Sends the head of the group if it can be sent. The last thing done with a group: it may be gone afterwards. */

@@ -359,24 +359,6 @@ void outbox_query_end(struct outbox_query *query)
 	outbox_check_idle(query->outbox);
 }
 
-void outbox_query_tenants(struct outbox_query *query, const struct str *tenants, uint32_t count)
-{
-	struct buf text = BUF_INIT;
-	struct map seen;
-
-	map_init(&seen);
-	buf_add_byte(&text, ',');
-	for (uint32_t i = 0; i < count; i++) {
-		if (map_put(&seen, tenants[i], query))
-			continue;
-		buf_add_str(&text, tenants[i]);
-		buf_add_byte(&text, ',');
-	}
-	query->query.segment.tenants = arena_str(&query->arena, buf_str(&text));
-	map_done(&seen);
-	buf_done(&text);
-}
-
 int outbox_key_compare(const void *left, const void *right)
 {
 	const struct outbox_row *a = &(*(struct outbox_entry *const *)left)->row;
@@ -441,7 +423,7 @@ struct column *outbox_key_columns(struct outbox_query *query, struct outbox_entr
 	columns[3] = (struct column){.type = COLUMN_INT, .count = count, .ints = versions};
 	columns[4] = (struct column){.type = COLUMN_INT, .count = count, .ints = ordinals};
 	columns[5 + extra] = (struct column){.type = COLUMN_TEXT, .scalar = true, .count = 1, .strs = owner};
-	outbox_query_tenants(query, tenants, count);
+	query->query.segment.tenants = store_tenants(arena, tenants, count);
 	return columns;
 }
 

@@ -23,28 +23,6 @@
 
 static const struct log_about about_outbox = {.stage = "outbox"};
 
-/* A scalar column in the query's arena. */
-static struct column scalar_text(struct outbox_query *query, struct str text)
-{
-	struct str *copy = arena_memdup(&query->arena, &text, sizeof(text));
-
-	return (struct column){.type = COLUMN_TEXT, .scalar = true, .count = 1, .strs = copy};
-}
-
-static struct column scalar_int(struct outbox_query *query, int64_t value)
-{
-	int64_t *copy = arena_memdup(&query->arena, &value, sizeof(value));
-
-	return (struct column){.type = COLUMN_INT, .scalar = true, .count = 1, .ints = copy};
-}
-
-static struct column scalar_id(struct outbox_query *query, struct id value)
-{
-	struct id *copy = arena_memdup(&query->arena, &value, sizeof(value));
-
-	return (struct column){.type = COLUMN_ID, .scalar = true, .count = 1, .ids = copy};
-}
-
 /* --- rows found --- */
 
 static struct str field_copy(struct arena *arena, const struct field *field)
@@ -136,8 +114,8 @@ static void scan_load(struct outbox *outbox, const struct rows *keys, int64_t st
 	columns[2] = (struct column){.type = COLUMN_TEXT, .count = count, .strs = channels};
 	columns[3] = (struct column){.type = COLUMN_INT, .count = count, .ints = versions};
 	columns[4] = (struct column){.type = COLUMN_INT, .count = count, .ints = ordinals};
-	columns[5] = scalar_text(query, str_of(outbox->scan_owner));
-	outbox_query_tenants(query, tenants, count);
+	columns[5] = column_scalar_text(&query->arena, str_of(outbox->scan_owner));
+	query->query.segment.tenants = store_tenants(arena, tenants, count);
 	outbox_query_call(query, 0, STATEMENT_OUTBOX_LOAD, columns);
 	outbox_query_send(query, 1, false, false, false, scan_loaded);
 }
@@ -165,8 +143,8 @@ static void outbox_scan(struct outbox *outbox)
 		return;
 	outbox_query_begin(query);
 	columns = arena_alloc(&query->arena, 2 * sizeof(*columns));
-	columns[0] = scalar_text(query, str_of(outbox->scan_owner));
-	columns[1] = scalar_int(query, room < SCAN_MOST ? room : SCAN_MOST);
+	columns[0] = column_scalar_text(&query->arena, str_of(outbox->scan_owner));
+	columns[1] = column_scalar_int(&query->arena, room < SCAN_MOST ? room : SCAN_MOST);
 	outbox_query_call(query, 0, STATEMENT_OUTBOX_SCAN, columns);
 	outbox_query_send(query, 1, true, true, true, scan_done);
 }
@@ -213,12 +191,12 @@ static void outbox_sweep(struct outbox *outbox)
 		return;
 	outbox_query_begin(query);
 	columns = arena_alloc(&query->arena, 6 * sizeof(*columns));
-	columns[0] = scalar_id(query, at->instance);
-	columns[1] = scalar_text(query, at->channel.ptr ? at->channel : STR(""));
-	columns[2] = scalar_int(query, at->version);
-	columns[3] = scalar_int(query, at->ordinal);
-	columns[4] = scalar_int(query, SWEEP_MOST);
-	columns[5] = scalar_int(query, outbox->settings.claim_timeout_ms);
+	columns[0] = column_scalar_id(&query->arena, at->instance);
+	columns[1] = column_scalar_text(&query->arena, at->channel.ptr ? at->channel : STR(""));
+	columns[2] = column_scalar_int(&query->arena, at->version);
+	columns[3] = column_scalar_int(&query->arena, at->ordinal);
+	columns[4] = column_scalar_int(&query->arena, SWEEP_MOST);
+	columns[5] = column_scalar_int(&query->arena, outbox->settings.claim_timeout_ms);
 	outbox_query_call(query, 0, STATEMENT_OUTBOX_SWEEP, columns);
 	outbox_query_send(query, 1, true, true, true, sweep_done);
 }

@@ -42,34 +42,17 @@ void role_query_begin(struct role_query *query, enum statement_id statement)
 
 void role_query_int(struct role_query *query, uint32_t param, int64_t value)
 {
-	query->params[param] = (struct column){
-		.type = COLUMN_INT,
-		.scalar = true,
-		.count = 1,
-		.ints = arena_memdup(&query->arena, &value, sizeof(value)),
-	};
+	query->params[param] = column_scalar_int(&query->arena, value);
 }
 
 void role_query_id(struct role_query *query, uint32_t param, struct id value)
 {
-	query->params[param] = (struct column){
-		.type = COLUMN_ID,
-		.scalar = true,
-		.count = 1,
-		.ids = arena_memdup(&query->arena, &value, sizeof(value)),
-	};
+	query->params[param] = column_scalar_id(&query->arena, value);
 }
 
 void role_query_text(struct role_query *query, uint32_t param, const char *value)
 {
-	struct str text = str_of(value);
-
-	query->params[param] = (struct column){
-		.type = COLUMN_TEXT,
-		.scalar = true,
-		.count = 1,
-		.strs = arena_memdup(&query->arena, &text, sizeof(text)),
-	};
+	query->params[param] = column_scalar_text(&query->arena, str_of(value));
 }
 
 void role_query_send(struct role_query *query, bool scan, bool durable, bool writes)

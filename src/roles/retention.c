@@ -87,26 +87,6 @@ static void retention_pause(struct retention *retention)
 		loop_timer_start(&retention->pause, PAGE_PAUSE_US);
 }
 
-/* ",a,b," of the tenants, each once. */
-static struct str tenant_list(struct arena *arena, const struct str *tenants, uint32_t count)
-{
-	struct buf list = BUF_INIT;
-	struct str kept;
-
-	buf_add_byte(&list, ',');
-	for (uint32_t i = 0; i < count; i++) {
-		bool seen = false;
-
-		for (uint32_t j = 0; j < i && !seen; j++)
-			seen = str_equal(tenants[i], tenants[j]);
-		if (!seen)
-			buf_printf(&list, "%.*s,", STR_ARG(tenants[i]));
-	}
-	kept = arena_str(arena, buf_str(&list));
-	buf_done(&list);
-	return kept;
-}
-
 /* The rows of the page, out of the answer that found them. */
 static void retention_remove(struct retention *retention, const struct rows *rows, uint32_t count)
 {
@@ -123,7 +103,7 @@ static void retention_remove(struct retention *retention, const struct rows *row
 	}
 	query->params[0] = (struct column){.type = COLUMN_TEXT, .count = count, .strs = tenants};
 	query->params[1] = (struct column){.type = COLUMN_ID, .count = count, .ids = ids};
-	query->query.segment.tenants = tenant_list(&query->arena, tenants, count);
+	query->query.segment.tenants = store_tenants(&query->arena, tenants, count);
 	role_query_send(query, false, false, true);
 }
 

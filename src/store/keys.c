@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The keys of the correlation tables and of outbox rows: digests, so that values of any length make short index entries.
+ * The keys of the correlation tables and of outbox rows, and the tenants of a segment. Keys are digests, so that values of any length make short index entries.
  * Each carries the tenant and the name of its table, so that no two tables or tenants share a key.
  */
 #include "store/store.h"
@@ -33,4 +33,35 @@ struct id outbox_row_id(struct id instance, int64_t version, int64_t ordinal)
 	be64(numbers, version);
 	be64(numbers + 8, ordinal);
 	return id_digest_of(STR("outbox"), id_str(&instance), str_make(numbers, sizeof(numbers)));
+}
+
+/* How far back a tenant is looked for. Neighbours mostly have the same one; that it may stand in the list twice is harmless. */
+#define TENANTS_BACK 64
+
+struct str store_tenants(struct arena *arena, const struct str *tenants, uint32_t count)
+{
+	struct str *kept = arena_alloc(arena, (count + 1) * sizeof(*kept));
+	uint32_t kept_count = 0;
+	size_t bytes = 1;
+	char *text, *at;
+
+	for (uint32_t i = 0; i < count; i++) {
+		uint32_t from = kept_count > TENANTS_BACK ? kept_count - TENANTS_BACK : 0, k = kept_count;
+
+		while (k > from && !str_equal(kept[k - 1], tenants[i]))
+			k--;
+		if (k > from)
+			continue;
+		kept[kept_count++] = tenants[i];
+		bytes += tenants[i].len + 1;
+	}
+	at = text = arena_alloc(arena, bytes);
+	*at++ = ',';
+	for (uint32_t i = 0; i < kept_count; i++) {
+		if (kept[i].len)
+			memcpy(at, kept[i].ptr, kept[i].len);
+		at += kept[i].len;
+		*at++ = ',';
+	}
+	return str_make(text, bytes);
 }

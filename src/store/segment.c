@@ -33,42 +33,13 @@ static struct store_commit *commit_of(struct store_request *request)
 
 /* --- what every segment has --- */
 
-struct tenant_list {
-	struct str *tenants;
-	uint32_t count;
-	size_t bytes;
-};
-
-static void tenant_list_add(struct tenant_list *list, struct str tenant)
-{
-	/* Neighbours mostly have the same tenant; among many the last few suffice to keep the list short. */
-	uint32_t from = list->count > 64 ? list->count - 64 : 0;
-
-	for (uint32_t i = list->count; i > from; i--)
-		if (str_equal(list->tenants[i - 1], tenant))
-			return;
-	list->tenants[list->count++] = tenant;
-	list->bytes += tenant.len + 1;
-}
-
-/* ",a,b," */
 static struct str tenants_of(struct batch *batch)
 {
-	struct tenant_list list = {
-		arena_alloc(&batch->arena, (batch->count + 1) * sizeof(struct str)), 0, 1};
-	char *text, *at;
+	struct str *tenants = arena_alloc(&batch->arena, (batch->count + 1) * sizeof(*tenants));
 
 	for (uint32_t i = 0; i < batch->count; i++)
-		tenant_list_add(&list, request_tenant(batch->elements[i]));
-	at = text = arena_alloc(&batch->arena, list.bytes);
-	*at++ = ',';
-	for (uint32_t i = 0; i < list.count; i++) {
-		if (list.tenants[i].len)
-			memcpy(at, list.tenants[i].ptr, list.tenants[i].len);
-		at += list.tenants[i].len;
-		*at++ = ',';
-	}
-	return str_make(text, list.bytes);
+		tenants[i] = request_tenant(batch->elements[i]);
+	return store_tenants(&batch->arena, tenants, batch->count);
 }
 
 void segment_begin(struct batch *batch, uint32_t call_max)

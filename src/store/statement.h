@@ -38,6 +38,31 @@ struct column {
 	};
 };
 
+/* Scalar parameters; the value is copied into the arena (of a text the slice, not its bytes). */
+static inline struct column column_scalar_int(struct arena *arena, int64_t value)
+{
+	return (struct column){.type = COLUMN_INT,
+			       .scalar = true,
+			       .count = 1,
+			       .ints = arena_memdup(arena, &value, sizeof(value))};
+}
+
+static inline struct column column_scalar_id(struct arena *arena, struct id value)
+{
+	return (struct column){.type = COLUMN_ID,
+			       .scalar = true,
+			       .count = 1,
+			       .ids = arena_memdup(arena, &value, sizeof(value))};
+}
+
+static inline struct column column_scalar_text(struct arena *arena, struct str value)
+{
+	return (struct column){.type = COLUMN_TEXT,
+			       .scalar = true,
+			       .count = 1,
+			       .strs = arena_memdup(arena, &value, sizeof(value))};
+}
+
 /* One field of an answer. */
 struct field {
 	bool is_null;

@@ -112,6 +112,9 @@ struct store_resolve {
 };
 void store_resolve(struct store *store, struct store_resolve *resolve);
 
+/* The tenants of a segment, ",a,b,": of rows in any order, each about once. In the arena. @thread any */
+struct str store_tenants(struct arena *arena, const struct str *tenants, uint32_t count);
+
 /* Keys of the correlation tables: digests that include the tenant. */
 struct id store_inbox_key(struct str tenant, struct str channel, struct str event_id);
 struct id store_wait_key(struct str tenant, struct str channel, struct str name, struct str value);
