@@ -55,7 +55,7 @@ struct str store_tenants(struct arena *arena, const struct str *tenants, uint32_
 		kept[kept_count++] = tenants[i];
 		bytes += tenants[i].len + 1;
 	}
-	at = text = arena_alloc(arena, bytes);
+	at = text = arena_alloc(arena, bytes + 1);
 	*at++ = ',';
 	for (uint32_t i = 0; i < kept_count; i++) {
 		if (kept[i].len)
@@ -63,5 +63,6 @@ struct str store_tenants(struct arena *arena, const struct str *tenants, uint32_
 		at += kept[i].len;
 		*at++ = ',';
 	}
+	*at = '\0';
 	return str_make(text, bytes);
 }

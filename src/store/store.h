@@ -112,7 +112,8 @@ struct store_resolve {
 };
 void store_resolve(struct store *store, struct store_resolve *resolve);
 
-/* The tenants of a segment, ",a,b,": of rows in any order, each about once. In the arena. @thread any */
+/* The tenants of a segment, ",a,b,": of rows in any order, each about once. In the arena, terminated.
+ * @thread any */
 struct str store_tenants(struct arena *arena, const struct str *tenants, uint32_t count);
 
 /* Keys of the correlation tables: digests that include the tenant. */
