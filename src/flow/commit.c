@@ -16,8 +16,6 @@
 #include "codecs/cloudevents/cloudevents.h"
 #include "flow/lane_set.h"
 
-#define TEXT_MAX 512
-
 /* Bytes for a text column. Longer ones are named by their digest. */
 static struct str text_safe(struct arena *arena, struct str text)
 {
@@ -26,7 +24,7 @@ static struct str text_safe(struct arena *arena, struct str text)
 
 	if (!text.ptr)
 		return text;
-	if (text.len > TEXT_MAX) {
+	if (text.len > STORE_TEXT_MAX) {
 		sha256_hex(text, hex);
 		return str_of(arena_printf(arena, "sha256:%s", hex));
 	}
@@ -275,6 +273,11 @@ static void add_dead_letter_send(struct turn *turn, const struct dead_letter_row
 	};
 }
 
+static bool dead_letter_has_send(const struct turn *turn)
+{
+	return turn->route && turn->route->channel->dead_letter.len;
+}
+
 /* Puts the dead letter, and its copy if the channel wants one, into the element. The parcel has room for one row more. */
 static void commit_add_dead_letter(struct turn *turn, struct dead_letter_row *dead)
 {
@@ -282,13 +285,8 @@ static void commit_add_dead_letter(struct turn *turn, struct dead_letter_row *de
 
 	commit->dead_letters = dead;
 	commit->dead_letter_count = 1;
-	if (turn->route && turn->route->channel->dead_letter.len)
+	if (dead_letter_has_send(turn))
 		add_dead_letter_send(turn, dead, &turn->parcel->rows[turn->parcel->count++]);
-}
-
-static bool dead_letter_has_send(const struct turn *turn)
-{
-	return turn->route && turn->route->channel->dead_letter.len;
 }
 
 /* --- the element --- */

@@ -81,7 +81,6 @@ struct delivery {
 	uint32_t attempts;	     /* since the last progress */
 	int64_t held_since_us;	     /* 0 = never held */
 	int64_t unmatched_since_us;  /* 0 = never unmatched */
-	enum lane_answer hold_reason;
 	struct delivery_interest *interests;
 	uint32_t interest_count;
 };

@@ -73,7 +73,6 @@ struct lane_request {
 	struct error error;
 	struct id *interest; /* instance id, or candidate wait keys: what a wake-up may come for */
 	uint32_t interest_count;
-	struct id instance;  /* none = all zero */
 	struct id order_key; /* of RESOLVED and HANDOFF: the business key it came by; none = all zero */
 };
 

@@ -126,6 +126,7 @@ static void hold_over(struct loop_timer *timer)
 static void settle_hold(struct delivery *dlv)
 {
 	struct intake *intake = dlv->intake;
+	enum lane_answer reason = dlv->request.answer;
 	int64_t now_us = loop_now_us(intake->loop);
 	int64_t delay_us, left_us;
 	struct log_about about = {
@@ -137,20 +138,19 @@ static void settle_hold(struct delivery *dlv)
 		.code = dlv->request.error.code,
 	};
 
-	dlv->hold_reason = dlv->request.answer;
 	dlv->attempts++;
 	if (!dlv->held_since_us)
 		dlv->held_since_us = now_us;
 	/* While nothing could be looked up, nothing could have come to wait either: that time is not part of the hold. */
-	if (dlv->hold_reason == ANSWER_UNAVAILABLE)
+	if (reason == ANSWER_UNAVAILABLE)
 		dlv->unmatched_since_us = 0;
-	else if (dlv->hold_reason == ANSWER_UNMATCHED && !dlv->unmatched_since_us)
+	else if (reason == ANSWER_UNMATCHED && !dlv->unmatched_since_us)
 		dlv->unmatched_since_us = now_us;
-	log_debug(&about, "held (%s, attempt %u): %s", lane_answer_name(dlv->hold_reason), dlv->attempts,
+	log_debug(&about, "held (%s, attempt %u): %s", lane_answer_name(reason), dlv->attempts,
 		  dlv->request.error.text);
 	delivery_register(dlv);
 	delay_us = hold_delay_us(dlv);
-	left_us = dlv->hold_reason == ANSWER_UNMATCHED ? hold_left_us(dlv, now_us) : INT64_MAX;
+	left_us = reason == ANSWER_UNMATCHED ? hold_left_us(dlv, now_us) : INT64_MAX;
 	dlv->state = DELIVERY_HELD;
 	stat_add(intake->stats.held, 1);
 	loop_timer_init(&dlv->retry, intake->loop, hold_over);

@@ -252,7 +252,6 @@ static void turn_resolved(struct task *done)
 		return;
 	}
 	if (resolve->duplicate) {
-		turn->request->instance = resolve->duplicate_instance;
 		turn_answer(turn, ANSWER_DUPLICATE);
 		return;
 	}
@@ -463,7 +462,6 @@ static void turn_committed_ok(struct turn *turn)
 		turn_answer(turn, ANSWER_REJECTED);
 		return;
 	}
-	turn->request->instance = turn->id;
 	turn_count_commit(turn);
 	turn_wake(turn);
 	if (turn->step.failed) {
