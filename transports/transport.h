@@ -8,7 +8,7 @@
  *
  * Life cycle: new on the main thread; start, settle, stop and everything that calls the sink on the consumer's loop; free on
  * the main thread when stopped and the loop has ended or run past it. The same for publishers.
- * Threads: each member says its own. Nothing here blocks, but free.
+ * Threads: each member says its own. Nothing here blocks, but free and probe.
  */
 #ifndef SUTRA_TRANSPORTS_TRANSPORT_H
 #define SUTRA_TRANSPORTS_TRANSPORT_H
@@ -17,6 +17,7 @@
 #include "base/error.h"
 #include "base/list.h"
 #include "base/loop.h"
+#include "base/report.h"
 #include "value/header.h"
 
 struct consumer;
@@ -175,7 +176,7 @@ struct transport_connection {
 	const char *const *property_values;
 	size_t property_count;
 	/* amqp; secrets resolved, what is not set is NULL */
-	const char *url, *password, *ca_file, *cert_file, *key_file;
+	const char *url, *password, *management_url, *ca_file, *cert_file, *key_file;
 	int64_t heartbeat_s; /* 0 = the transport's default */
 	int64_t consumer_timeout_ms;
 	struct loop *consume_loop;
@@ -189,6 +190,21 @@ struct transport_connection {
 	void *state; /* the transport's own */
 };
 
+/* A channel as it is examined. */
+struct probe_channel {
+	const char *tenant, *channel, *bind, *group;
+	bool is_inbound;
+	uint32_t max_in_flight;
+	uint64_t payload_cap_bytes; /* the channel's own, or the engine's */
+	int64_t longest_hold_ms;    /* how long a message may wait unsettled; 0 = not known to wait */
+};
+
+struct probe_question {
+	const struct probe_channel *channels; /* of the connection examined */
+	size_t channel_count;
+	int64_t timeout_ms; /* patience with a broker that does not answer */
+};
+
 struct transport {
 	const char *name;
 	bool needs_connection; /* a configured one; local has none */
@@ -199,6 +215,13 @@ struct transport {
 	struct consumer *(*consumer_new)(struct transport_connection *connection,
 					 const struct consumer_settings *settings, struct consumer_sink *sink);
 	struct publisher *(*publisher_new)(struct transport_connection *connection);
+	/*
+	 * Examines the broker, and the topics, queues and exchanges of the channels; writes what it finds. Neither opened nor
+	 * with loops is the connection. Changes nothing at the broker. Blocks, within a small multiple of the timeout; for
+	 * `sutra doctor` only. NULL: there is nothing to examine. @thread main
+	 */
+	void (*probe)(const struct transport_connection *connection, const struct probe_question *question,
+		      struct report *report);
 };
 
 /* NULL if this build has none of this name. */
