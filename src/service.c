@@ -213,6 +213,7 @@ static void service_add_connection(struct service *service, const char *name, st
 		connection->base.property_count = configured->property_count;
 		connection->base.url = configured->url;
 		connection->base.password = configured->password;
+		connection->base.management_url = configured->management_url;
 		connection->base.ca_file = configured->ca_file;
 		connection->base.cert_file = configured->cert_file;
 		connection->base.key_file = configured->key_file;
@@ -221,6 +222,8 @@ static void service_add_connection(struct service *service, const char *name, st
 	}
 	connection->base.kafka = service->seams.kafka;
 	connection->base.kafka_cluster = service->seams.kafka_cluster;
+	connection->base.rabbit = service->seams.rabbit;
+	connection->base.rabbit_broker = service->seams.rabbit_broker;
 	snprintf(connection->consume_name, sizeof(connection->consume_name), "in-%s", name);
 	snprintf(connection->publish_name, sizeof(connection->publish_name), "out-%s", name);
 }
@@ -438,18 +441,24 @@ static enum result service_check_tenants(const struct config *config, struct err
 	return RESULT_OK;
 }
 
-enum result service_new(const struct config *config, const struct service_seams *seams, struct service **out,
-			struct error *err)
+enum result service_check_settings(const struct config *config, struct error *err)
 {
-	struct service *service;
-
 	if (config_ms(config, "instance.claim-timeout") <= config_ms(config, "instance.sweep-interval"))
 		return error_set(err, RESULT_FATAL, CODE_STARTUP_SETTINGS,
 				 "instance.claim-timeout must exceed instance.sweep-interval");
 	if (config_ms(config, "lease.ttl") <= config_ms(config, "lease.poll"))
 		return error_set(err, RESULT_FATAL, CODE_STARTUP_SETTINGS, "lease.ttl must exceed lease.poll");
-	if (service_check_tenants(config, err) != RESULT_OK)
-		return err->what;
+	return service_check_tenants(config, err);
+}
+
+enum result service_new(const struct config *config, const struct service_seams *seams, struct service **out,
+			struct error *err)
+{
+	enum result result = service_check_settings(config, err);
+	struct service *service;
+
+	if (result != RESULT_OK)
+		return result;
 	service = mem_zalloc(sizeof(*service));
 	service->config = config;
 	service->seams = *seams;

@@ -3,7 +3,7 @@
  * One replica: every part of the engine, built in order and torn down in reverse.
  *
  * Life cycle: service_new, service_start, service_stop, service_free, all on main. The seams decide what is real: threads,
- * PostgreSQL and librdkafka in production; the simulator gives its own.
+ * PostgreSQL, librdkafka and rabbitmq-c in production; the simulator gives its own.
  */
 #ifndef SUTRA_SERVICE_H
 #define SUTRA_SERVICE_H
@@ -15,6 +15,7 @@
 #include "outbox/outbox.h"
 #include "roles/activation.h"
 #include "store/store.h"
+#include "transports/amqp/client.h"
 #include "transports/kafka/client.h"
 
 struct service_seams {
@@ -24,6 +25,9 @@ struct service_seams {
 	/* NULL: librdkafka. */
 	const struct kafka_client *kafka;
 	void *kafka_cluster;
+	/* NULL: rabbitmq-c. */
+	const struct rabbit_client *rabbit;
+	void *rabbit_broker;
 	/* NULL: loaded from deployment.dir. Else the view to serve (a reference is taken). */
 	struct view *view;
 	/* Stands in for host and pid in owner ids; NULL: the real ones. */
@@ -79,6 +83,8 @@ struct service {
 	uint16_t admin_port;
 };
 
+/* Whether the settings go together: RESULT_FATAL with STARTUP_SETTINGS if not. */
+enum result service_check_settings(const struct config *config, struct error *err) MUST_CHECK;
 /* Checks and builds; opens nothing that talks yet. */
 enum result service_new(const struct config *config, const struct service_seams *seams, struct service **out,
 			struct error *err) MUST_CHECK;
