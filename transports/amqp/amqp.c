@@ -9,6 +9,7 @@
 
 #include "base/alloc.h"
 #include "base/time.h"
+#include "transports/amqp/probe.h"
 
 #define HEARTBEAT_DEFAULT_S 10
 
@@ -70,4 +71,5 @@ const struct transport transport_amqp = {
 	.close = amqp_close,
 	.consumer_new = amqp_consumer_new,
 	.publisher_new = amqp_publisher_new,
+	.probe = amqp_probe,
 };

@@ -27,6 +27,7 @@
 #include "base/alloc.h"
 #include "base/thread.h"
 #include "base/time.h"
+#include "transports/amqp/connect.h"
 #include "transports/amqp/frames.h"
 #include "transports/amqp/table.h"
 #include "transports/amqp/watchdog.h"
@@ -444,7 +445,7 @@ static enum result login(amqp_connection_state_t conn, const struct rabbit_setti
 	return reply.reply_type == AMQP_RESPONSE_NORMAL ? RESULT_OK : login_failed(err, &reply);
 }
 
-static struct str server_property(amqp_connection_state_t conn, const char *name)
+struct str rabbit_server_property(amqp_connection_state_t conn, const char *name)
 {
 	const amqp_table_t *table = amqp_get_server_properties(conn);
 
@@ -455,8 +456,8 @@ static struct str server_property(amqp_connection_state_t conn, const char *name
 	return STR("?");
 }
 
-static enum result connect_conn(const struct rabbit_settings *settings, amqp_connection_state_t *out,
-				struct error *err)
+enum result rabbit_connect(const struct rabbit_settings *settings, amqp_connection_state_t *out,
+			   struct error *err)
 {
 	char *text = mem_strdup(settings->url);
 	struct amqp_connection_info info;
@@ -489,7 +490,7 @@ static enum result rabbit_open(void *broker UNUSED, struct loop *loop, const str
 			       void (*ready)(void *user), void *user, struct rabbit_handle **out, struct error *err)
 {
 	amqp_connection_state_t conn;
-	enum result result = connect_conn(settings, &conn, err);
+	enum result result = rabbit_connect(settings, &conn, err);
 	struct rabbit_handle *handle;
 	int fd;
 
@@ -515,8 +516,8 @@ static enum result rabbit_open(void *broker UNUSED, struct loop *loop, const str
 	socket_limit(fd, 2 * handle->heartbeat_us);
 	frames_init(&handle->frames);
 	arena_init(&handle->send);
-	snprintf(handle->product, sizeof(handle->product), "%.*s %.*s", STR_ARG(server_property(conn, "product")),
-		 STR_ARG(server_property(conn, "version")));
+	snprintf(handle->product, sizeof(handle->product), "%.*s %.*s", STR_ARG(rabbit_server_property(conn, "product")),
+		 STR_ARG(rabbit_server_property(conn, "version")));
 	loop_timer_init(&handle->heartbeat, loop, heartbeat_due);
 	loop_timer_start(&handle->heartbeat, handle->heartbeat_us / 3);
 	uv_poll_start(&handle->poller, UV_READABLE, socket_readable);
