@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "base/time.h"
+#include "transports/kafka/probe.h"
 
 /* Releases whose own notes advise against them. */
 static const char *const unsafe_versions[] = {"2.5.0", "2.10.0"};
@@ -64,4 +65,5 @@ const struct transport transport_kafka = {
 	.close = kafka_close,
 	.consumer_new = kafka_consumer_new,
 	.publisher_new = kafka_publisher_new,
+	.probe = kafka_probe,
 };
