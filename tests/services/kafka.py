@@ -35,7 +35,8 @@ import time
 TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(TESTS, "support"))
 from process import (  # noqa: E402
-    Process, ServiceError, State, Unavailable, command_line, free_port, record_version, remove, run, scratch, wait_until,
+    Process, ServiceError, State, Unavailable, cache_folder, command_line, exit_on_signals, free_port, record_version, remove, run,
+    scratch, wait_until,
 )
 
 SOURCE = os.path.join(TESTS, "services", "kafka")
@@ -57,10 +58,7 @@ class Installation:
         for tool in ("java", "mvn", "kcat"):
             if not shutil.which(tool):
                 raise Unavailable(f"no {tool} (packages default-jdk-headless, maven, kcat)")
-        cache = os.environ.get("SUTRA_TEST_CACHE") or os.path.join(
-            os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "sutra-tests"
-        )
-        self.root = os.path.join(os.path.abspath(cache), "kafka")
+        self.root = cache_folder("kafka")
         self.java = run(["java", "-version"]).stderr
         self.folder = os.path.join(self.root, self._key())
 
@@ -271,6 +269,7 @@ def _make(args, folder):
 
 if __name__ == "__main__":
     if sys.argv[1:] == ["setup"]:
+        exit_on_signals()
         try:
             print(Installation().ready().folder)
         except (ServiceError, Unavailable) as error:

@@ -52,7 +52,7 @@ import rabbitmq as rabbitmq_service  # noqa: E402
 from amqp import AmqpClient  # noqa: E402
 
 # The names that --require takes. A new service is added here and gets its method in Case.
-SERVICES = ("kafka", "postgresql", "rabbitmq")
+SERVICES = ("kafka", "postgresql", "rabbitmq", *(f"rabbitmq-{era}" for era in rabbitmq_service.ERAS))
 
 Database = postgresql_service.Database
 Postgres = postgresql_service.Postgres
@@ -632,7 +632,7 @@ class Case(unittest.TestCase):
 
     postgres()   a fresh Database on the file's shared server
     kafka()      the file's shared broker, with topics of the tests' own (topic())
-    rabbitmq()   the file's shared RabbitMQ; queues with names of the tests' own
+    rabbitmq()   the file's shared RabbitMQ; queues with names of the tests' own; era="4.3" for one of another era
     own=True or any argument gives a server of the test's own, for tests that change or hurt it
     sutra(…)     an engine, started; ended with the test
     use(thing)   anything with close() and tail(): closed at the test's end, its log shown on failure
@@ -686,8 +686,9 @@ class Case(unittest.TestCase):
     def kafka(self, own=False, **options):
         return self._service("kafka", lambda: Kafka(**options), own or bool(options))
 
-    def rabbitmq(self, own=False, **options):
-        return self._service("rabbitmq", lambda: RabbitMQ(**options), own or bool(options))
+    def rabbitmq(self, own=False, era=None, **options):
+        name = f"rabbitmq-{era}" if era else "rabbitmq"
+        return self._service(name, lambda: RabbitMQ(era=era, **options), own or bool(options))
 
     def proxy(self, target):
         return self.use(Proxy(target))

@@ -109,6 +109,14 @@ def exit_on_signals():
         signal.signal(number, lambda signum, _frame: sys.exit(128 + signum))
 
 
+def cache_folder(name):
+    """The folder `name` of what is fetched or built once per machine."""
+    cache = os.environ.get("SUTRA_TEST_CACHE") or os.path.join(
+        os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "sutra-tests"
+    )
+    return os.path.join(os.path.abspath(cache), name)
+
+
 def record_version(text):
     """Notes the version of a server a test ran against, for the ring's summary line."""
     path = os.environ.get("SUTRA_TEST_VERSIONS")
