@@ -13,6 +13,7 @@
 #include "base/buf.h"
 #include "base/error.h"
 #include "base/loop.h"
+#include "base/report.h"
 #include "store/statement.h"
 
 struct executor;
@@ -121,6 +122,18 @@ struct pg_migration {
 	void *arg;
 };
 enum result pg_migrate(const struct pg_migration *settings, struct error *err) MUST_CHECK;
+/*
+ * What `sutra doctor` makes of a database: everything that pg_check refuses, each by itself, and what is allowed but works
+ * against the engine. Changes nothing. Blocking (main thread).
+ */
+struct pg_examination {
+	const char *url, *password;
+	bool prepare, check_rls;
+	uint32_t step_connections;
+	int64_t inbox_retention_ms;
+	int64_t (*wall_us)(void); /* this machine's clock */
+};
+void pg_examine(const struct pg_examination *settings, struct report *report);
 /* Appends the user that libpq connects as with this url; false if it cannot be told. */
 bool pg_url_user(const char *url, struct buf *user) MUST_CHECK;
 

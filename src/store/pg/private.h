@@ -6,8 +6,8 @@
  *	encode.c       columns to binary parameters, binary results to rows
  *	conn.c         one connection: connect, run one segment at a time in pipeline mode, lose, connect again
  *	executor.c     the classes of connections behind struct executor_ops
- *	blocking.c     one query after the other, for the two below
- *	check.c, migrate.c   what is done once, on the main thread
+ *	blocking.c     one query after the other, for those below
+ *	check.c, examine.c, migrate.c   what is done once, on the main thread
  *
  * Threads: conn and executor on the store's loop; statements and encode pure; the rest on main.
  */
@@ -155,12 +155,28 @@ void conn_params_fill(struct conn_params *params, const char *url, const char *p
 /* libpq's message on one line, without what could be a secret. */
 void conn_message(const char *message, char *text, size_t size);
 
-/* --- blocking.c: for check and migrate --- */
+/* --- blocking.c: for check, examine and migrate --- */
 
 /* NULL and `err` set: cannot be reached. */
 PGconn *blocking_connect(const char *url, const char *password, const char *application, struct error *err) MUST_CHECK;
 /* The first field of the first row as text in `out` (may be NULL; empty if there is none). False and `err` set if it failed. */
 bool blocking_query(PGconn *pg, const char *sql, struct buf *out, struct error *err) MUST_CHECK;
+
+/* --- check.c --- */
+
+/* A yes-or-no question about the database, its good answer being "t", and what the other means. */
+struct pg_question {
+	const char *name; /* short, and stays the same; NULL ends the list */
+	const char *sql;
+	enum code code;
+	const char *trouble;
+	const char *remedy;
+	bool rls; /* left out when persistence.rls-bypass-check.enabled is false */
+};
+/* In this order: those behind `schema-missing` rely on there being one. */
+extern const struct pg_question pg_questions[];
+/* RESULT_FATAL: the schema is of another version than this program. */
+enum result pg_check_version(PGconn *pg, struct error *err) MUST_CHECK;
 
 /* --- schema.c, made by the build from the files in store/schema --- */
 
