@@ -95,6 +95,23 @@ static bool outbox_check(const struct store_commit *commit, struct error *err)
 	return true;
 }
 
+static bool kept_check(const struct store_commit *commit, struct error *err)
+{
+	bool keeps = commit->kept_added_count || !id_is_none(commit->kept_removed);
+
+	if (!text_check(commit->keeper, STORE_TEXT_MAX, "keeper", err))
+		return false;
+	if (keeps && !commit->keeper.len) {
+		error_set(err, RESULT_REJECT, CODE_RUNTIME_STORE_REJECTED,
+			  "a commit with kept messages names no keeper");
+		return false;
+	}
+	for (uint32_t i = 0; i < commit->kept_added_count; i++)
+		if (!text_check(commit->kept_added[i].channel, STORE_TEXT_MAX, "channel", err))
+			return false;
+	return true;
+}
+
 /* Two tokens of one instance that want the same unique wait: no database is needed to see that one loses. */
 static bool unique_wait_is_twice(const struct store_commit *commit)
 {
@@ -113,7 +130,8 @@ enum store_outcome commit_check(const struct store_commit *commit, struct error 
 	    !text_check(commit->deployment, STORE_TEXT_MAX, "deployment", err) ||
 	    !text_check(commit->process, STORE_TEXT_MAX, "process", err) ||
 	    !text_check(commit->code, STORE_TEXT_MAX, "code", err) ||
-	    !correlation_check(commit, err) || !outbox_check(commit, err))
+	    !correlation_check(commit, err) || !outbox_check(commit, err) ||
+	    !kept_check(commit, err))
 		return STORE_REJECTED;
 	return unique_wait_is_twice(commit) ? STORE_WAIT_NOT_UNIQUE : STORE_OK;
 }
@@ -166,6 +184,11 @@ uint64_t commit_size(const struct store_commit *commit)
 
 		size += 256 + dead->payload.len + dead->headers.len + dead->record_key.len +
 			dead->detail.len;
+	}
+	for (uint32_t i = 0; i < commit->kept_added_count; i++) {
+		const struct kept_row *row = &commit->kept_added[i];
+
+		size += 256 + row->body.len + row->envelope.len + row->source.len;
 	}
 	return size;
 }

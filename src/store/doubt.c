@@ -20,6 +20,11 @@
  *      Without inbox keys (timers, operators) it is ours if the version is exactly one further and the stored snapshot and
  *      status are the ones we wrote. Otherwise FENCED: the work is looked up anew.
  *    - A commit without an instance writes only what may be written twice; its own "duplicate" is as good as "committed".
+ *    - A kept message that is to be removed and still there, the keeper's: not committed, and the gate failed to a lock. Gone: a
+ *      commit without an instance, which ends the message or moves it to the dead letters, is taken for committed. Somebody else
+ *      may have been first, in whose keeping it was by then; but then the message has had its effect or its end there, with all
+ *      that belongs to it, and nothing is left to do. Of a spawn or a resume that would say that the effect is this instance's,
+ *      so there the instance decides as above, and the message counts as lost if it is not.
  *
  *  4 The answer to the insert of outbox rows was lost, and with it which rows are committed claimed by us. Renewing the
  *    stamps tells, and makes them fresh, as the publisher's own deadline requires. Where even that fails the rows count as
@@ -135,8 +140,14 @@ static void judge_build(struct batch *batch)
 	struct store_commit *commit = commit_of(batch->elements[0]);
 	struct column *c;
 
-	segment_begin(batch, 2);
+	segment_begin(batch, 3);
 	set_id(segment_call(batch, STATEMENT_INSTANCE_GET, 0), 0, commit->instance);
+	if (!id_is_none(commit->kept_removed)) {
+		c = segment_call(batch, STATEMENT_KEPT_OWNER, 1);
+		set_int(&c[0], 0, 0);
+		set_str(&c[1], 0, commit->tenant);
+		set_id(&c[2], 0, commit->kept_removed);
+	}
 	if (!commit->inbox_key_count)
 		return;
 	c = segment_call(batch, STATEMENT_INBOX_PROBE, commit->inbox_key_count);
@@ -147,14 +158,36 @@ static void judge_build(struct batch *batch)
 	}
 }
 
+/* What was found; NULL if it was not asked. */
+static const struct rows *judge_rows(const struct batch *batch, enum statement_id statement)
+{
+	for (uint32_t i = 0; i < batch->own.call_count; i++)
+		if (batch->own.calls[i].statement == statement)
+			return &batch->own.calls[i].rows;
+	return NULL;
+}
+
+/* The kept message that the element removes. */
+static bool kept_is_gone(const struct batch *batch)
+{
+	const struct rows *rows = judge_rows(batch, STATEMENT_KEPT_OWNER);
+
+	return rows && !rows->row_count;
+}
+
+static bool kept_is_ours(const struct batch *batch, const struct store_commit *commit)
+{
+	const struct rows *rows = judge_rows(batch, STATEMENT_KEPT_OWNER);
+
+	return rows && rows->row_count && !rows_at(rows, 0, 1)->is_null &&
+	       str_equal(rows_at(rows, 0, 1)->str, commit->keeper);
+}
+
 static bool inbox_leads_to(const struct batch *batch, struct id instance)
 {
-	const struct rows *rows;
+	const struct rows *rows = judge_rows(batch, STATEMENT_INBOX_PROBE);
 
-	if (batch->own.call_count < 2)
-		return false;
-	rows = &batch->own.calls[1].rows;
-	for (uint32_t i = 0; i < rows->row_count; i++) {
+	for (uint32_t i = 0; rows && i < rows->row_count; i++) {
 		const struct field *owner = rows_at(rows, i, 1);
 
 		if (!owner->is_null && id_equal(owner->id, instance))
@@ -203,9 +236,12 @@ static void judge_take(struct batch *batch)
 
 	if (commit->commit == COMMIT_RESUME)
 		committed = resume_judge(batch, commit, &verdict);
+	else if (commit->commit == COMMIT_SPAWN)
+		committed = batch->own.calls[0].rows.row_count > 0;
 	else
-		committed = commit->commit == COMMIT_SPAWN &&
-			    batch->own.calls[0].rows.row_count > 0;
+		committed = kept_is_gone(batch);
+	if (!committed && verdict == STORE_KEPT_LOST && kept_is_ours(batch, commit))
+		verdict = STORE_OK;
 	if (committed || (verdict == STORE_OK && batch->verdict_gate == GATE_EXISTS)) {
 		doubt_committed(batch);
 		return;

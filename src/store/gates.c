@@ -4,8 +4,9 @@
  *
  * A gate that fails names its elements: they are taken out, and the rest runs again at once. "Duplicate" and the like are
  * final, for the inserts wait for uncommitted rivals: who loses has lost to a committed row. A lost fence can mean two
- * things, since it skips locked rows: the row has changed, or somebody holds its lock for a moment. A look without a lock
- * tells them apart; what is only locked goes on alone in quarantine, so that one stuck row stops nobody else.
+ * things, since it skips locked rows: the row has changed, or somebody holds its lock for a moment. So can a kept message that
+ * was not found. A look without a lock tells them apart; what is only locked goes on alone in quarantine, so that one stuck row
+ * stops nobody else.
  *
  * An error names nobody: the batch is halved until the element that causes it stands alone. A lock timeout then leads to
  * quarantine, an impossible value to REJECTED. The table of classes below is the only place that reads SQLSTATEs.
@@ -66,6 +67,8 @@ static enum store_outcome gate_outcome(enum gate gate)
 		return STORE_ALIAS_CONFLICT;
 	case GATE_WAIT:
 		return STORE_WAIT_NOT_UNIQUE;
+	case GATE_KEPT:
+		return STORE_KEPT_LOST;
 	case GATE_FENCE:
 	case GATE_NONE:
 		break;
@@ -73,46 +76,58 @@ static enum store_outcome gate_outcome(enum gate gate)
 	return STORE_FENCED;
 }
 
-/* --- fences --- */
+/* --- fences and kept messages --- */
 
-static void fence_probe_build(struct batch *batch)
+static void probe_build(struct batch *batch)
 {
+	bool fence = batch->verdict_gate == GATE_FENCE;
 	struct column *c;
 
 	segment_begin(batch, 1);
-	c = segment_call(batch, STATEMENT_FENCE_PROBE, batch->count);
+	c = segment_call(batch, fence ? STATEMENT_FENCE_PROBE : STATEMENT_KEPT_OWNER, batch->count);
 	for (uint32_t i = 0; i < batch->count; i++) {
 		struct store_commit *commit = container_of(batch->elements[i], struct store_commit,
 							   base);
 
 		set_int(&c[0], i, i);
 		set_str(&c[1], i, commit->tenant);
-		set_id(&c[2], i, commit->instance);
+		set_id(&c[2], i, fence ? commit->instance : commit->kept_removed);
 	}
 }
 
+/* Whether what was found is what the gate wanted. */
+static bool probe_stands(const struct batch *batch, const struct store_commit *commit,
+			 const struct field *f)
+{
+	if (f[1].is_null)
+		return false;
+	if (batch->verdict_gate == GATE_KEPT)
+		return str_equal(f[1].str, commit->keeper);
+	return str_equal(f[1].str, commit->owner) && f[2].i == commit->version;
+}
+
 /* Locked ones go on, each alone; the others have lost. */
-static void fence_probe_take(struct batch *batch)
+static void probe_take(struct batch *batch)
 {
 	const struct rows *rows = &batch->own.calls[0].rows;
+	enum store_outcome lost = gate_outcome(batch->verdict_gate);
 
 	for (uint32_t i = 0; i < batch->count; i++)
-		batch->elements[i]->outcome = STORE_FENCED;
+		batch->elements[i]->outcome = lost;
 	for (uint32_t i = 0; i < rows->row_count; i++) {
 		const struct field *f = rows_at(rows, i, 0);
 		struct store_commit *commit;
 
 		assert(f[0].i >= 0 && f[0].i < batch->count);
 		commit = container_of(batch->elements[f[0].i], struct store_commit, base);
-		if (!f[1].is_null && str_equal(f[1].str, commit->owner) &&
-		    f[2].i == commit->version)
+		if (probe_stands(batch, commit, f))
 			commit->base.outcome = STORE_OK;
 	}
 	for (uint32_t i = 0; i < batch->count; i++) {
 		struct batch *alone;
 
-		if (batch->elements[i]->outcome == STORE_FENCED) {
-			store_answer(batch->store, batch->elements[i], STORE_FENCED);
+		if (batch->elements[i]->outcome == lost) {
+			store_answer(batch->store, batch->elements[i], lost);
 			continue;
 		}
 		alone = batch_split(batch);
@@ -122,10 +137,10 @@ static void fence_probe_take(struct batch *batch)
 	batch_end(batch);
 }
 
-static void fence_probe_finish(struct batch *batch)
+static void probe_finish(struct batch *batch)
 {
 	if (batch->segment->outcome == SEGMENT_COMMITTED)
-		fence_probe_take(batch);
+		probe_take(batch);
 	else
 		gates_not_run(batch);
 }
@@ -188,9 +203,10 @@ void gates_failed(struct batch *batch)
 		batch_end(batch);
 	if (failed->doubtful) {
 		judge_all(failed, gate_outcome(gate), gate, "");
-	} else if (gate == GATE_FENCE) {
-		failed->build = fence_probe_build;
-		failed->finish = fence_probe_finish;
+	} else if (gate == GATE_FENCE || gate == GATE_KEPT) {
+		failed->verdict_gate = gate;
+		failed->build = probe_build;
+		failed->finish = probe_finish;
 		batch_ready(failed);
 	} else {
 		store_answer_all(failed, gate_outcome(gate), NULL);

@@ -88,7 +88,8 @@ struct batch {
 	int64_t backend_pid;
 	int64_t backend_start_us;
 	char application[64];
-	/* Of a doubtful element under judgement: what it is answered if it turns out not to have committed. */
+	/* Of a doubtful element under judgement: what it is answered if it turns out not to have committed, and the gate that it failed;
+	 * the gate also of those that may merely be locked, while that is looked at. */
 	enum store_outcome verdict;
 	enum gate verdict_gate;
 	char verdict_text[256];

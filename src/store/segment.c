@@ -165,17 +165,40 @@ static void take_claims(struct batch *batch)
 
 /* --- resolves --- */
 
+static void build_kept_probe(struct batch *batch, uint32_t count)
+{
+	struct column *c;
+	uint32_t at = 0;
+
+	if (!count)
+		return;
+	c = segment_call(batch, STATEMENT_KEPT_PROBE, count);
+	for (uint32_t i = 0; i < batch->count; i++) {
+		struct store_resolve *resolve = resolve_of(batch->elements[i]);
+
+		if (id_is_none(resolve->order_key))
+			continue;
+		set_int(&c[0], at, i);
+		set_str(&c[1], at, resolve->tenant);
+		set_id(&c[2], at, resolve->order_key);
+		set_int(&c[3], at, resolve->kept_before);
+		at++;
+	}
+}
+
 static void build_resolves(struct batch *batch)
 {
-	uint32_t inbox = 0, waits = 0, at = 0;
+	uint32_t inbox = 0, waits = 0, kept = 0, at = 0;
 	struct column *c;
 
-	segment_begin(batch, 2);
+	segment_begin(batch, 3);
 	for (uint32_t i = 0; i < batch->count; i++) {
 		inbox += resolve_of(batch->elements[i])->inbox_key_count;
 		waits += resolve_of(batch->elements[i])->wait_key_count;
+		kept += !id_is_none(resolve_of(batch->elements[i])->order_key);
 	}
-	if (inbox || !waits) {
+	build_kept_probe(batch, kept);
+	if (inbox || !(waits || kept)) {
 		c = segment_call(batch, STATEMENT_INBOX_PROBE, inbox);
 		for (uint32_t i = 0; i < batch->count; i++) {
 			struct store_resolve *resolve = resolve_of(batch->elements[i]);
@@ -248,6 +271,16 @@ static void take_wait_rows(struct batch *batch, const struct rows *rows)
 	}
 }
 
+static void take_kept_rows(struct batch *batch, const struct rows *rows)
+{
+	for (uint32_t i = 0; i < rows->row_count; i++) {
+		int64_t ord = rows_at(rows, i, 0)->i;
+
+		assert(ord >= 0 && ord < batch->count);
+		resolve_of(batch->elements[ord])->kept_ahead = true;
+	}
+}
+
 static void take_resolves(struct batch *batch)
 {
 	for (uint32_t i = 0; i < batch->count; i++) {
@@ -255,6 +288,7 @@ static void take_resolves(struct batch *batch)
 
 		resolve->duplicate = false;
 		resolve->duplicate_instance = ID_NONE;
+		resolve->kept_ahead = false;
 		resolve->waits = NULL;
 		resolve->wait_count = 0;
 	}
@@ -263,6 +297,8 @@ static void take_resolves(struct batch *batch)
 
 		if (call->statement == STATEMENT_INBOX_PROBE)
 			take_inbox_rows(batch, &call->rows);
+		else if (call->statement == STATEMENT_KEPT_PROBE)
+			take_kept_rows(batch, &call->rows);
 		else
 			take_wait_rows(batch, &call->rows);
 	}
@@ -394,6 +430,32 @@ static void build_fences(struct batch *batch)
 		set_str(&c[8], at, text_clean(&batch->arena, commit->detail));
 		set_str(&c[9], at, commit->snapshot);
 		at++;
+	}
+}
+
+static void build_kept_deletes(struct batch *batch)
+{
+	struct key_ref *refs = arena_alloc(&batch->arena, (batch->count + 1) * sizeof(*refs));
+	uint32_t count = 0;
+	struct column *c;
+
+	for (uint32_t i = 0; i < batch->count; i++) {
+		struct store_commit *commit = commit_of(batch->elements[i]);
+
+		if (!id_is_none(commit->kept_removed))
+			refs[count++] = (struct key_ref){commit->kept_removed, ID_NONE, i, 0};
+	}
+	if (!count)
+		return;
+	qsort(refs, count, sizeof(*refs), key_ref_compare);
+	c = segment_call(batch, STATEMENT_KEPT_DELETE, count);
+	for (uint32_t i = 0; i < count; i++) {
+		struct store_commit *commit = commit_of(batch->elements[refs[i].ord]);
+
+		set_int(&c[0], i, refs[i].ord);
+		set_str(&c[1], i, commit->tenant);
+		set_id(&c[2], i, refs[i].key);
+		set_str(&c[3], i, commit->keeper);
 	}
 }
 
@@ -697,15 +759,53 @@ static void build_dead_letters(struct batch *batch)
 	}
 }
 
+/* By order key and then as they stand in their element: `seq` grows in this order. */
+static void build_kept(struct batch *batch)
+{
+	uint32_t count = 0, at = 0;
+	struct key_ref *refs;
+	struct column *c;
+
+	for (uint32_t i = 0; i < batch->count; i++)
+		count += commit_of(batch->elements[i])->kept_added_count;
+	if (!count)
+		return;
+	refs = arena_alloc(&batch->arena, count * sizeof(*refs));
+	for (uint32_t i = 0; i < batch->count; i++) {
+		struct store_commit *commit = commit_of(batch->elements[i]);
+
+		for (uint32_t k = 0; k < commit->kept_added_count; k++)
+			refs[at++] = (struct key_ref){commit->kept_added[k].order_key, ID_NONE, i, k};
+	}
+	qsort(refs, count, sizeof(*refs), key_ref_compare);
+	c = segment_call(batch, STATEMENT_KEPT_INSERT, count);
+	for (uint32_t i = 0; i < count; i++) {
+		struct store_commit *commit = commit_of(batch->elements[refs[i].ord]);
+		const struct kept_row *row = &commit->kept_added[refs[i].row];
+
+		set_int(&c[0], i, refs[i].ord);
+		set_str(&c[1], i, commit->tenant);
+		set_id(&c[2], i, row->id);
+		set_id(&c[3], i, row->order_key);
+		set_str(&c[4], i, row->channel);
+		set_str(&c[5], i, commit->keeper);
+		set_str(&c[6], i, text_clean(&batch->arena, row->source));
+		set_str(&c[7], i, row->envelope.ptr ? row->envelope : STR(""));
+		set_str(&c[8], i, row->body);
+		set_int(&c[9], i, row->unmatched_us ? row->unmatched_us : COLUMN_TIME_NULL);
+	}
+}
+
 static void build_commits(struct batch *batch)
 {
 	struct key_ref *refs;
 	uint32_t count;
 
-	segment_begin(batch, 12);
+	segment_begin(batch, 14);
 	batch->own.writes = true;
 	batch->own.durable = true;
 	build_fences(batch);
+	build_kept_deletes(batch);
 	build_inbox(batch);
 	refs = wait_refs(batch, false, ROWS_ALL, &count);
 	build_deletes(batch, STATEMENT_WAIT_DELETE, refs, count);
@@ -720,6 +820,7 @@ static void build_commits(struct batch *batch)
 	build_outbox(batch, STATEMENT_OUTBOX_INSERT, true);
 	build_outbox(batch, STATEMENT_OUTBOX_INSERT_ONCE, false);
 	build_dead_letters(batch);
+	build_kept(batch);
 	if (!batch->own.call_count)
 		segment_call(batch, STATEMENT_PING, 0);
 }

@@ -92,6 +92,7 @@ enum gate {
 	GATE_EXISTS, /* the instance's own row was there: this very commit had succeeded before */
 	GATE_ALIAS,  /* a unique alias is taken */
 	GATE_WAIT,   /* a unique wait is taken */
+	GATE_KEPT,   /* a kept message is gone, or another keeper's */
 };
 
 enum statement_id {

@@ -395,7 +395,8 @@ void store_release(struct store *store, struct store_release *release)
 
 void store_resolve(struct store *store, struct store_resolve *resolve)
 {
-	uint64_t size = 32ull * (resolve->inbox_key_count + resolve->wait_key_count);
+	uint64_t size = 32ull * (resolve->inbox_key_count + resolve->wait_key_count +
+				 !id_is_none(resolve->order_key));
 
 	request_send(store, &resolve->base, STORE_RESOLVE, size,
 		     resolve_check(resolve, &resolve->base.error));

@@ -33,6 +33,7 @@ enum store_outcome {
 	STORE_FENCED,    /* commit: owner or version has changed (committed): nothing was written */
 	STORE_ALIAS_CONFLICT,  /* commit: a unique alias is taken */
 	STORE_WAIT_NOT_UNIQUE, /* commit: a unique wait is taken */
+	STORE_KEPT_LOST, /* commit: the kept message is gone, or another keeper's (committed): nothing was written */
 	STORE_REJECTED,        /* the database cannot take this element, ever: err */
 	STORE_UNAVAILABLE,     /* nothing was written; the database is away */
 };
@@ -104,7 +105,11 @@ struct store_resolve {
 	uint32_t inbox_key_count;
 	const struct id *wait_keys;
 	uint32_t wait_key_count;
+	/* Are there kept messages of this order key before `kept_before`? None = not asked. */
+	struct id order_key;
+	int64_t kept_before; /* the message's own seq if it is kept; else INT64_MAX */
 	/* Out, when OK. */
+	bool kept_ahead;
 	bool duplicate;
 	struct id duplicate_instance; /* none if the effect had no instance */
 	struct store_wait *waits;     /* by key, then oldest first */
@@ -161,6 +166,22 @@ struct outbox_row {
 };
 struct id outbox_row_id(struct id instance, int64_t version, int64_t ordinal);
 
+/*
+ * A message whose body the database keeps, because the broker has it no more: a row of inbox_message. Rows of one order key
+ * take effect one after the other, by seq: those of a commit in their order there, behind those of commits that were answered
+ * before it was sent. A row belongs to the keeper (a replica) that stamped it for as long as that holds
+ * its lease `keeper:<keeper>`; then any replica may take it over (KEPT_RECOVER).
+ */
+struct kept_row {
+	struct id id; /* made by who keeps it: a second run of its commit inserts nothing */
+	struct id order_key;
+	struct str channel;
+	struct str source;   /* for people; made valid text by the store */
+	struct str envelope; /* everything of the message but its body, packed; absent = empty */
+	struct str body;     /* absent = null */
+	int64_t unmatched_us; /* wall clock: since when nobody waits for it; 0 = not so */
+};
+
 struct dead_letter_row {
 	struct id id; /* digest of (tenant, channel, event id or delivery identity): once */
 	struct str channel;
@@ -183,7 +204,7 @@ struct dead_letter_row {
 enum commit_kind {
 	COMMIT_SPAWN,       /* inserts the instance */
 	COMMIT_RESUME,      /* fences on owner and version, then updates */
-	COMMIT_NO_INSTANCE, /* a dead letter alone */
+	COMMIT_NO_INSTANCE, /* a dead letter, or kept messages, alone */
 };
 struct store_commit {
 	struct store_request base;
@@ -209,11 +230,19 @@ struct store_commit {
 	uint32_t outbox_count;
 	const struct dead_letter_row *dead_letters;
 	uint32_t dead_letter_count;
+	/* Kept messages: those that this commit keeps, in order, and the one whose effect or end it is (none = all zero), which must
+	 * be there and the keeper's. */
+	struct str keeper;
+	const struct kept_row *kept_added;
+	uint32_t kept_added_count;
+	struct id kept_removed;
 };
 /*
+ * Without an instance there may be kept messages added, or one removed, or one removed and a dead letter.
+ *
  * Texts that are not UTF-8, or hold a NUL, or are longer than STORE_TEXT_MAX where the database indexes them, are REJECTED;
- * those of dead letters and `detail` are made valid instead, for a dead letter must never be lost.
- * OK, DUPLICATE, FENCED, ALIAS_CONFLICT, WAIT_NOT_UNIQUE, REJECTED, UNAVAILABLE. A commit in doubt is resolved before it
+ * those of dead letters, `detail` and the source of a kept message are made valid instead, for a dead letter must never be lost.
+ * OK, DUPLICATE, FENCED, ALIAS_CONFLICT, WAIT_NOT_UNIQUE, KEPT_LOST, REJECTED, UNAVAILABLE. A commit in doubt is resolved before it
  * is answered, however long that takes; store_stop answers what is still in doubt with UNAVAILABLE.
  */
 void store_commit(struct store *store, struct store_commit *commit);

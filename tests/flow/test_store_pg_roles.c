@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "store/pg/private.h"
 #include "tests/flow/pg_fixture.h"
 #include "tests/support/store_suite.h"
 
@@ -231,7 +232,7 @@ START_TEST(migrations_by_several_at_once)
 		ck_assert_int_eq(status, 0);
 	}
 	fresh = open_as("postgres", "fresh");
-	ck_assert_int_eq(pg_number(fresh, "select count(*) from sutra.schema_history"), 1);
+	ck_assert_int_eq(pg_number(fresh, "select count(*) from sutra.schema_history"), migration_count);
 	check_start("sutra", "fresh", true, RESULT_OK, CODE_NONE);
 	PQfinish(fresh);
 	pg_exec(admin, "drop database fresh");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Every statement of statements.def on the in-memory tables: claims, the committed step, sweeps, leases, deployments, lists
- * and doubt. The outbox has a file of its own. What each does is said in statements.def; the SQL of store/pg is its twin,
+ * and doubt. The outbox and kept messages have files of their own. What each does is said in statements.def; the SQL of store/pg is its twin,
  * and one test suite holds both to the same behaviour.
  */
 #include "store/memory/statements.h"
@@ -757,7 +757,9 @@ static bool (*const runs[STATEMENT_COUNT])(struct tx *tx, struct segment_call *c
 	[STATEMENT_RELEASE] = run_release,
 	[STATEMENT_INBOX_PROBE] = run_inbox_probe,
 	[STATEMENT_WAIT_PROBE] = run_wait_probe,
+	[STATEMENT_KEPT_PROBE] = run_kept_probe,
 	[STATEMENT_FENCE_UPDATE] = run_fence_update,
+	[STATEMENT_KEPT_DELETE] = run_kept_delete,
 	[STATEMENT_INBOX_INSERT] = run_inbox_insert,
 	[STATEMENT_WAIT_DELETE] = run_wait_delete,
 	[STATEMENT_ALIAS_DELETE] = run_alias_delete,
@@ -769,7 +771,9 @@ static bool (*const runs[STATEMENT_COUNT])(struct tx *tx, struct segment_call *c
 	[STATEMENT_OUTBOX_INSERT] = run_outbox_insert,
 	[STATEMENT_OUTBOX_INSERT_ONCE] = run_outbox_insert_once,
 	[STATEMENT_DEAD_LETTER_INSERT] = run_dead_letter_insert,
+	[STATEMENT_KEPT_INSERT] = run_kept_insert,
 	[STATEMENT_FENCE_PROBE] = run_fence_probe,
+	[STATEMENT_KEPT_OWNER] = run_kept_owner,
 	[STATEMENT_OUTBOX_SCAN] = run_outbox_scan,
 	[STATEMENT_OUTBOX_SWEEP] = run_outbox_sweep,
 	[STATEMENT_OUTBOX_LOAD] = run_outbox_load,
@@ -779,8 +783,14 @@ static bool (*const runs[STATEMENT_COUNT])(struct tx *tx, struct segment_call *c
 	[STATEMENT_OUTBOX_RENEW] = run_outbox_renew,
 	[STATEMENT_OUTBOX_RELEASE] = run_outbox_release,
 	[STATEMENT_OUTBOX_COUNTS] = run_outbox_counts,
+	[STATEMENT_KEPT_LOAD] = run_kept_load,
+	[STATEMENT_KEPT_RECOVER] = run_kept_recover,
+	[STATEMENT_KEPT_RELEASE] = run_kept_release,
+	[STATEMENT_KEPT_LIST] = run_kept_list,
+	[STATEMENT_KEPT_COUNTS] = run_kept_counts,
 	[STATEMENT_LEASE_ACQUIRE] = run_lease_acquire,
 	[STATEMENT_LEASE_RELEASE] = run_lease_release,
+	[STATEMENT_LEASE_PURGE] = run_lease_purge,
 	[STATEMENT_LEASE_LIST] = run_lease_list,
 	[STATEMENT_CLAIM_SWEEP] = run_claim_sweep,
 	[STATEMENT_INSTANCE_EXPIRED] = run_instance_expired,

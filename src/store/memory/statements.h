@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the two files of in-memory statements share.
+ * What the files of in-memory statements share.
  *
  * Life cycle: none. Threads: under the database's lock.
  */
@@ -37,5 +37,16 @@ bool run_outbox_renew(struct tx *tx, struct segment_call *call);
 bool run_outbox_release(struct tx *tx, struct segment_call *call);
 bool run_outbox_counts(struct tx *tx, struct segment_call *call);
 bool run_outbox_list(struct tx *tx, struct segment_call *call);
+
+bool run_kept_probe(struct tx *tx, struct segment_call *call);
+bool run_kept_delete(struct tx *tx, struct segment_call *call);
+bool run_kept_insert(struct tx *tx, struct segment_call *call);
+bool run_kept_owner(struct tx *tx, struct segment_call *call);
+bool run_kept_load(struct tx *tx, struct segment_call *call);
+bool run_kept_recover(struct tx *tx, struct segment_call *call);
+bool run_kept_release(struct tx *tx, struct segment_call *call);
+bool run_kept_list(struct tx *tx, struct segment_call *call);
+bool run_kept_counts(struct tx *tx, struct segment_call *call);
+bool run_lease_purge(struct tx *tx, struct segment_call *call);
 
 #endif

@@ -96,6 +96,22 @@ enum {
 	DEAD_payload,
 	DEAD_COLUMNS
 };
+/* In the order in which KEPT_LIST answers. */
+enum {
+	KEPT_id,
+	KEPT_tenant,
+	KEPT_channel,
+	KEPT_kind,
+	KEPT_order_key,
+	KEPT_seq,
+	KEPT_keeper,
+	KEPT_source,
+	KEPT_created,
+	KEPT_unmatched,
+	KEPT_envelope,
+	KEPT_body,
+	KEPT_COLUMNS
+};
 enum { LEASE_role, LEASE_holder, LEASE_term, LEASE_expires, LEASE_COLUMNS };
 enum {
 	DEPLOYMENT_id,
@@ -115,6 +131,7 @@ enum table_id {
 	TABLE_WAIT,
 	TABLE_OUTBOX,
 	TABLE_DEAD_LETTER,
+	TABLE_KEPT,
 	TABLE_LEASE,
 	TABLE_DEPLOYMENT,
 	TABLE_COUNT
@@ -125,7 +142,7 @@ struct table {
 	const char *types; /* one letter a column */
 	uint32_t column_count;
 	struct tree rows;
-	/* Inbox: all rows by age. The outbox has one such tree a tenant instead. */
+	/* Inbox: all rows by age; kept messages: by order key and seq. The outbox has one such tree a tenant instead. */
 	struct tree index;
 };
 
@@ -157,6 +174,7 @@ struct memory_database {
 	pthread_mutex_t lock;
 	struct table tables[TABLE_COUNT];
 	struct outbox_due *due;
+	int64_t kept_seq;
 	struct str due_last; /* the tenant that a scan served last; points into `due` */
 	uint64_t xid;
 	uint8_t committed[MEMORY_XACTS / 8];

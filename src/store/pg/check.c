@@ -36,8 +36,9 @@ const struct pg_question pg_questions[] = {
 	 "the role inherits sutra_scan: make it NOINHERIT, or from PostgreSQL 16 on grant sutra_scan WITH INHERIT FALSE",
 	 "alter role … noinherit; from PostgreSQL 16 on: grant sutra_scan to … with inherit false", true},
 	{"rls-not-forced",
-	 "select count(*) = 6 from pg_class c where c.relnamespace = 'sutra'::regnamespace and c.relrowsecurity "
-	 "and c.relforcerowsecurity and c.relname in ('instance', 'wait', 'alias', 'inbox', 'outbox_entry', 'dead_letter')",
+	 "select not exists (select from pg_class c where c.relnamespace = 'sutra'::regnamespace "
+	 "and not (c.relrowsecurity and c.relforcerowsecurity) and c.relname in ('instance', 'wait', 'alias', 'inbox', "
+	 "'inbox_message', 'outbox_entry', 'dead_letter'))",
 	 CODE_STARTUP_RLS_BYPASS_RISK, "row-level security is not forced on every table of a tenant",
 	 "run `sutra migrate`; look who has altered the tables", true},
 	{"scan-not-member",

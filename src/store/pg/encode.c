@@ -304,7 +304,7 @@ enum gate decode_gate(const char *reason)
 		enum gate gate;
 	} gates[] = {
 		{"fence", GATE_FENCE}, {"duplicate", GATE_DUPLICATE}, {"exists", GATE_EXISTS},
-		{"alias", GATE_ALIAS}, {"wait", GATE_WAIT},
+		{"alias", GATE_ALIAS}, {"wait", GATE_WAIT},   {"kept", GATE_KEPT},
 	};
 
 	for (size_t i = 0; i < ARRAY_LEN(gates); i++)

@@ -203,8 +203,8 @@ static bool grant_membership(struct migrator *m)
 static const char *const engine_grants[] = {
 	"usage on schema sutra",
 	("select, insert, update, delete on sutra.instance, sutra.wait, sutra.alias, sutra.inbox, sutra.outbox_entry, "
-	 "sutra.dead_letter"),
-	"select, insert, update on sutra.lease, sutra.deployment",
+	 "sutra.dead_letter, sutra.inbox_message, sutra.lease"),
+	"select, insert, update on sutra.deployment",
 	"select on sutra.schema_history",
 };
 
@@ -216,6 +216,7 @@ static const char *const scan_grants[] = {
 	("select (ctid, instance_id, channel, version, ordinal, tenant, deployment_id, created_at, next_attempt_at, poisoned, "
 	 "claimed_at, claim_owner), update (claimed_at, claim_owner) on sutra.outbox_entry"),
 	"select (ctid, key, tenant, created_at), delete on sutra.inbox",
+	"select (tenant, channel, created_at) on sutra.inbox_message",
 };
 
 static bool grant_all(struct migrator *m)

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The SQL of kept messages: inbox_message, and the leases that tell whose keeper lives. See statements.c for the shapes and the
+ * reasons for them.
+ *
+ * Three indexes, and no statement gives a condition that fits two of them: inbox_message_pkey by id, inbox_message_order by
+ * (order_key, seq), inbox_message_keeper by (place, keeper, seq). The table is empty most of the time, and an empty index looks as
+ * good as any other.
+ */
+#include "store/pg/sql.h"
+
+/* inbox_message_order, one probe an element. Reads. */
+const char sql_KEPT_PROBE[] =
+	"select u.ord from unnest($1::int8[], $2::text[], $3::uuid[], $4::int8[]) as u(ord, tenant, order_key, before), "
+	"lateral (select from sutra.inbox_message m where m.order_key = u.order_key and m.seq < u.before and m.tenant = u.tenant "
+	"limit 1) k";
+
+/*
+ * inbox_message_pkey, one probe an element; by ctid after that. Deletes the keeper's rows, and none at all unless every element's
+ * is there: a failed gate leaves nothing to clean up. A row that moved meanwhile is locked and not deleted, hence no pass.
+ */
+const char sql_KEPT_DELETE[] =
+	"with l as materialized (select u.ord, c.tid from unnest($1::int8[], $2::text[], $3::uuid[], $4::text[]) "
+	"as u(ord, tenant, id, keeper), "
+	"lateral (select m.ctid as tid from sutra.inbox_message m where m.id = u.id and m.tenant = u.tenant and m.keeper = u.keeper "
+	"for update skip locked) c), "
+	"w as (delete from sutra.inbox_message m using l where m.ctid = l.tid and (select count(*) from l) = cardinality($1) "
+	"returning l.ord) "
+	"select sutra.gate(array(select u.ord::int from unnest($1) as u(ord) where u.ord not in "
+	"(select l.ord from l, sutra.inbox_message m where m.ctid = l.tid) order by 1), 'kept') "
+	"where (select count(*) from w) <> cardinality($1)";
+
+/* inbox_message_pkey. Inserts; one that is there stays as it is. */
+const char sql_KEPT_INSERT[] =
+	"insert into sutra.inbox_message (tenant, id, order_key, channel, kind, keeper, source, envelope, body, unmatched_at, "
+	"created_at) "
+	"select u.tenant, u.id, u.order_key, u.channel, 'overflow', u.keeper, u.source, u.envelope, u.body, u.unmatched_at, now() "
+	"from unnest($1::int8[], $2::text[], $3::uuid[], $4::uuid[], $5::text[], $6::text[], $7::text[], $8::bytea[], $9::bytea[], "
+	"$10::timestamptz[]) as u(ord, tenant, id, order_key, channel, keeper, source, envelope, body, unmatched_at) "
+	"on conflict (id) do nothing";
+
+/* inbox_message_pkey, one probe an element. Reads. */
+const char sql_KEPT_OWNER[] =
+	"select u.ord, m.keeper from unnest($1::int8[], $2::text[], $3::uuid[]) as u(ord, tenant, id), "
+	"lateral (select c.keeper from sutra.inbox_message c where c.id = u.id and c.tenant = u.tenant offset 0) m";
+
+/* inbox_message_order, from the first of each key on until one of the keeper's; whether there is one before it. Reads. */
+const char sql_KEPT_LOAD[] =
+	"select u.order_key, m.id, m.seq, m.created_at, m.unmatched_at, m.envelope, m.body, a.ahead "
+	"from unnest($1::text[], $2::uuid[]) as u(tenant, order_key), "
+	"lateral (select c.* from sutra.inbox_message c where c.order_key = u.order_key and c.tenant = u.tenant "
+	"and c.keeper = $3::text order by c.seq limit 1) m, "
+	"lateral (select exists (select from sutra.inbox_message e where e.order_key = u.order_key and e.seq < m.seq "
+	"and e.tenant = u.tenant) as ahead offset 0) a";
+
+#define PLACE "m.place = $1::text || ',' || $2::text and m.tenant = $1::text and m.channel = $2::text "
+#define OLDEST(keeper) \
+	"select m.ctid as tid, m.seq from sutra.inbox_message m where " PLACE "and " keeper " " \
+	"order by m.seq limit $4::int8 for no key update skip locked"
+
+/*
+ * inbox_message_keeper: the keepers that have something at this place, by a jump each; those without a live lease; then of each, and of
+ * nobody, the oldest rows. So what other live replicas keep is never read. Stamps the oldest of these, skipping what is locked.
+ */
+const char sql_KEPT_RECOVER[] =
+	"with recursive k as ("
+	"(select m.keeper from sutra.inbox_message m where " PLACE "and m.keeper > '' order by m.keeper limit 1) "
+	"union all select (select m.keeper from sutra.inbox_message m where " PLACE
+	"and m.keeper > k.keeper order by m.keeper limit 1) from k where k.keeper is not null), "
+	"dead as materialized (select k.keeper from k where k.keeper <> $3::text and not exists (select from sutra.lease l "
+	"where l.role = 'keeper:' || k.keeper and l.holder is not null and l.expires_at > now())), "
+	"p as materialized (select c.tid, c.seq from dead, lateral (" OLDEST("m.keeper = dead.keeper") ") c "
+	"union all select c.tid, c.seq from (" OLDEST("m.keeper is null") ") c), "
+	"w as (update sutra.inbox_message m set keeper = $3::text "
+	"from (select tid from p order by seq limit $4::int8) l where m.ctid = l.tid returning m.order_key, m.seq) "
+	"select w.order_key, count(*) from w group by w.order_key order by min(w.seq)";
+
+/* inbox_message_keeper. Touches the keeper's rows of that place. */
+const char sql_KEPT_RELEASE[] =
+	"update sutra.inbox_message m set keeper = null where " PLACE "and m.keeper = $3::text";
+
+/* inbox_message_pkey from the last id on, until the page is full. Reads. */
+const char sql_KEPT_LIST[] =
+	"select m.id, m.tenant, m.channel, m.kind, m.order_key, m.seq, m.keeper, m.source, m.created_at, m.unmatched_at, "
+	"octet_length(m.body)::int8 from sutra.inbox_message m where m.id > $3::uuid "
+	"and ($1::text is null or m.tenant = $1::text) and ($2::text is null or m.channel = $2::text) order by m.id limit $4::int8";
+
+/* All of the table: what replicas have not come to yet, which is little unless something is wrong. Reads. */
+const char sql_KEPT_COUNTS[] =
+	"select tenant, channel, count(*), min(created_at) from sutra.inbox_message group by tenant, channel order by tenant, channel";
+
+/* lease_pkey from the prefix on: a few rows. Deletes. */
+const char sql_LEASE_PURGE[] =
+	"delete from sutra.lease where role >= $1::text and starts_with(role, $1::text) "
+	"and expires_at < now() - $2::int8 * interval '1 ms'";
