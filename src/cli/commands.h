@@ -14,6 +14,7 @@
 	X(lint, "DIR|FILE", "Check a package folder or archive and report every problem with its line") \
 	X(package, "DIR", "Check a package folder and write its archive") \
 	X(migrate, "", "Bring the schema of the database up to date") \
+	X(doctor, "", "Check everything that a deployment needs, and say how to mend what is wrong") \
 	X(config, "", "Print the effective configuration and where each value is from") \
 	X(version, "", "Print the versions of sutra and of the libraries it runs with")
 

@@ -38,4 +38,10 @@ enum result activation_load(struct store *store, const char *dir, struct activat
 			    struct error *err) MUST_CHECK;
 void activation_free(struct activation **activation);
 
+/*
+ * The paths of the packages in a folder, in the order in which they are loaded; they live in the arena. False with errno if the
+ * folder cannot be read.
+ */
+bool activation_list_folder(const char *dir, struct arena *arena, struct str **paths, uint32_t *count) MUST_CHECK;
+
 #endif

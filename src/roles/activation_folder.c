@@ -64,7 +64,7 @@ static void read_package(struct loader *loader, struct str path)
 }
 
 /* The names in the folder, sorted, in the arena. */
-static char **read_names(struct loader *loader, DIR *folder, size_t *count)
+static char **read_names(struct arena *arena, DIR *folder, size_t *count)
 {
 	char **names = NULL;
 	struct dirent *entry;
@@ -74,34 +74,48 @@ static char **read_names(struct loader *loader, DIR *folder, size_t *count)
 		if (entry->d_name[0] == '.')
 			continue;
 		names = mem_array(names, *count + 1, sizeof(*names));
-		names[(*count)++] = arena_strdup(&loader->arena, entry->d_name);
+		names[(*count)++] = arena_strdup(arena, entry->d_name);
 	}
 	if (*count)
 		qsort(names, *count, sizeof(*names), compare_names);
 	return names;
 }
 
-void activation_read_folder(struct loader *loader, const char *dir)
+bool activation_list_folder(const char *dir, struct arena *arena, struct str **paths, uint32_t *count)
 {
 	DIR *folder = opendir(dir);
 	char **names;
-	size_t count;
+	size_t name_count;
 
-	if (!folder) {
+	if (!folder)
+		return false;
+	names = read_names(arena, folder, &name_count);
+	closedir(folder);
+	*paths = arena_alloc(arena, (name_count + 1) * sizeof(**paths));
+	*count = 0;
+	for (size_t i = 0; i < name_count; i++) {
+		struct str path = str_of(arena_printf(arena, "%s/%s", dir, names[i]));
+
+		if (is_package(path.ptr))
+			(*paths)[(*count)++] = path;
+	}
+	free(names);
+	return true;
+}
+
+void activation_read_folder(struct loader *loader, const char *dir)
+{
+	struct str *paths;
+	uint32_t count;
+
+	if (!activation_list_folder(dir, &loader->arena, &paths, &count)) {
 		log_warning(&about, "deployment.dir %s: %s; nothing is deployed from it", dir,
 			    strerror(errno));
 		return;
 	}
-	names = read_names(loader, folder, &count);
-	closedir(folder);
 	loader->folder_read = true;
-	for (size_t i = 0; i < count; i++) {
-		struct str path = str_of(arena_printf(&loader->arena, "%s/%s", dir, names[i]));
-
-		if (is_package(path.ptr))
-			read_package(loader, path);
-	}
-	free(names);
+	for (uint32_t i = 0; i < count; i++)
+		read_package(loader, paths[i]);
 	if (loader->count == 0)
 		log_warning(&about, "deployment.dir %s holds no package", dir);
 }

@@ -192,6 +192,7 @@ enum result amqp_management_queue(const struct transport_connection *connection,
 	struct amqp_connection_info info;
 	struct buf url = BUF_INIT, body = BUF_INIT;
 	enum result result;
+	CURLcode code;
 	CURL *curl = curl_easy_init();
 
 	if (!curl)
@@ -203,7 +204,8 @@ enum result amqp_management_queue(const struct transport_connection *connection,
 			info.password = (char *)(uintptr_t)connection->password;
 		url_build(&url, curl, connection->management_url, *info.vhost ? info.vhost : "/", queue);
 		options_set(curl, connection, &info, url.data, timeout_ms, &body);
-		result = answer_judge(curl, curl_easy_perform(curl), buf_str(&body), out, err);
+		code = curl_easy_perform(curl);
+		result = answer_judge(curl, code, buf_str(&body), out, err);
 	}
 	curl_easy_cleanup(curl);
 	buf_done(&url);

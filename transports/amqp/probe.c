@@ -98,14 +98,15 @@ static int ask_exchange(struct prober *p, struct str exchange, char *text, size_
 }
 
 /* What it means that something is not simply there. True if it is missing or out of reach. */
-static bool report_code(struct prober *p, int code, bool is_inbound, const char *object, const char *text)
+static bool report_code(struct prober *p, int code, const struct probe_channel *channel, const char *object,
+			const char *text)
 {
 	struct report *report = p->report;
 
 	if (code == 404) {
-		report_add(report, SEVERITY_ERROR, is_inbound ? CODE_INBOUND_SOURCE_MISSING : CODE_OUTBOUND_UNROUTABLE,
+		report_add(report, SEVERITY_ERROR, channel->is_inbound ? CODE_INBOUND_SOURCE_MISSING : CODE_OUTBOUND_UNROUTABLE,
 			   strncmp(object, "queue", 5) == 0 ? "queue-missing" : "exchange-missing", object,
-			   "it does not exist");
+			   "it does not exist; channel %s/%s needs it", channel->tenant, channel->channel);
 		report_remedy(report, "create it in this virtual host; the engine creates nothing");
 	} else if (code == 405) {
 		report_add(report, SEVERITY_ERROR, CODE_INBOUND_SOURCE_SUSPICIOUS, "queue-exclusive", object,
@@ -118,7 +119,6 @@ static bool report_code(struct prober *p, int code, bool is_inbound, const char 
 					      "from RabbitMQ 4.3 on asking needs the permission configure, which the engine "
 					      "itself does not; set management-url to have queues checked without it" :
 					      "give the user access to it");
-		return code == 403;
 	} else if (code != 0) {
 		report_add(report, SEVERITY_ERROR, CODE_STARTUP_BROKER, "broker-lost", object, "cannot be asked for: %s",
 			   text);
@@ -157,7 +157,7 @@ static void probe_inbound(struct prober *p, const struct probe_channel *channel)
 	/* Who may not ask the one way may have been told the other. */
 	if (code == 403 && asked != RESULT_AGAIN)
 		code = asked == RESULT_OK ? 0 : 404;
-	if (report_code(p, code, true, object, text))
+	if (report_code(p, code, channel, object, text))
 		return;
 	report_add(p->report, SEVERITY_INFO, CODE_NONE, "queue-load", object, "%u messages ready, %u consumers", messages,
 		   consumers);
@@ -173,10 +173,10 @@ static void probe_outbound(struct prober *p, const struct probe_channel *channel
 	amqp_destination_split(str_of(channel->bind), &exchange, &routing_key);
 	if (exchange.len) {
 		snprintf(object, sizeof(object), "exchange %.*s", STR_ARG(exchange));
-		report_code(p, ask_exchange(p, exchange, text, sizeof(text)), false, object, text);
+		report_code(p, ask_exchange(p, exchange, text, sizeof(text)), channel, object, text);
 	} else {
 		snprintf(object, sizeof(object), "queue %.*s", STR_ARG(routing_key));
-		report_code(p, ask_queue(p, routing_key, &messages, &consumers, text, sizeof(text)), false, object, text);
+		report_code(p, ask_queue(p, routing_key, &messages, &consumers, text, sizeof(text)), channel, object, text);
 	}
 }
 

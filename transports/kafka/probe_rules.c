@@ -193,7 +193,8 @@ void kafka_judge_topic(const struct probe_channel *channel, const struct kafka_c
 	if (!topic->exists) {
 		report_add(report, SEVERITY_ERROR,
 			   channel->is_inbound ? CODE_INBOUND_SOURCE_MISSING : CODE_OUTBOUND_UNROUTABLE, "topic-missing", object,
-			   "it does not exist, or the user may not describe it");
+			   "it does not exist, or the user may not describe it; channel %s/%s needs it", channel->tenant,
+			   channel->channel);
 		report_remedy(report, "create it (kafka-topics.sh --create --topic %s --partitions …), or grant Describe; the "
 				      "engine creates nothing",
 			      channel->bind);

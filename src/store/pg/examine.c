@@ -88,7 +88,7 @@ static void examine_grants(struct examiner *e)
 {
 	if (ask(e, "grants-missing",
 		"select string_agg(c.relname || ' (' || p || ')', ', ' order by c.relname, p) from pg_class c, "
-		"unnest(array['select', 'insert', 'update']) p where c.relnamespace = 'sutra'::regnamespace "
+		"unnest(array['select', 'insert']) p where c.relnamespace = 'sutra'::regnamespace "
 		"and c.relkind in ('r', 'p') and (c.relname <> 'schema_history' or p = 'select') "
 		"and not has_table_privilege(c.oid, p) and not has_any_column_privilege(c.oid, p)") &&
 	    e->answer.len) {
