@@ -84,12 +84,13 @@ class RabbitMQ:
     settings    more rabbitmq.conf, e.g. {"consumer_timeout": 10000}
     folder      where it lives; a scratch folder by default, which close() removes
     era         one of ERAS; the distribution's server by default, whatever that is
+    management  True: with the management plugin, whose API is at management_url
 
     url         "amqp://guest:guest@127.0.0.1:PORT/", the same over restarts
     start(), stop(), kill() (-9), restart() (kill and start), freeze(), thaw(), control("list_queues").
     """
 
-    def __init__(self, settings=None, folder=None, era=None):
+    def __init__(self, settings=None, folder=None, era=None, management=False):
         known = State(folder).load() if folder else {}
         self.era = era or known.get("era")
         self.installation = Installation.of_era(self.era) if self.era else Installation()
@@ -99,6 +100,11 @@ class RabbitMQ:
         self.ports = known.get("ports") or [free_port() for _ in range(3)]
         self.port, self.dist_port, self.epmd_port = self.ports
         self.settings = dict(settings or {})
+        self.management_url = None
+        if management:
+            port = free_port()
+            self.management_url = f"http://127.0.0.1:{port}"
+            self.settings.update({"management.tcp.ip": "127.0.0.1", "management.tcp.port": port})
         self.node = f"sutra{self.port}@localhost"
         self.url = f"amqp://guest:guest@127.0.0.1:{self.port}/"
         self.process = Process("rabbitmq", os.path.join(self.folder, "log"))
@@ -127,7 +133,7 @@ class RabbitMQ:
         with open(os.path.join(self.folder, "rabbitmq.conf"), "w", encoding="utf-8") as out:
             out.write("".join(f"{name} = {value}\n" for name, value in settings.items()))
         with open(os.path.join(self.folder, "plugins"), "w", encoding="utf-8") as out:
-            out.write("[].\n")
+            out.write("[rabbitmq_management].\n" if self.management_url else "[].\n")
         if not self.epmd.alive():
             self.epmd.start(self.command("epmd", "-port", str(self.epmd_port), "-address", "127.0.0.1"),
                             env=self.environment(), cwd=self.folder, detach=detach)
