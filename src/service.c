@@ -21,6 +21,8 @@
 #include "roles/roles.h"
 
 #define HOST_MAX 96
+/* Offsets that a partition may run ahead of a held record. */
+#define HOLD_SPAN 50000
 
 static const struct log_about about_service = {.stage = "service"};
 
@@ -152,6 +154,7 @@ static void service_build_lanes(struct service *service)
 					  : 0,
 		.stall_timeout_ms = config_ms(config, "engine.lane-stall-timeout"),
 		.owner_prefix = service->owner_prefix,
+		.keeper = service->boot_id,
 		.expression_limits = EXPRESSION_LIMITS_DEFAULT,
 		.decode = {.limits = {.max_bytes = (size_t)config_int(config, "codec.max-payload-bytes"),
 				      .max_depth = (uint32_t)config_int(config, "codec.max-depth"),
@@ -179,6 +182,7 @@ static void service_build_roles(struct service *service)
 		.holder = service->boot_id,
 		.lease_ttl_ms = config_ms(config, "lease.ttl"),
 		.lease_poll_ms = config_ms(config, "lease.poll"),
+		.keeper_ttl_ms = config_ms(config, "inbox.recovery-threshold"),
 		.claim_timeout_ms = config_ms(config, "instance.claim-timeout"),
 		.sweep_interval_ms = config_ms(config, "instance.sweep-interval"),
 		.instance_retention_ms = config_ms(config, "instance.retention"),
@@ -301,6 +305,11 @@ static void service_add_channel(struct service *service, const struct route *rou
 		.unmatched_hold_ms = hold_ms,
 		.backoff_min_ms = config_ms(service->config, "refusal.backoff.min"),
 		.backoff_max_ms = config_ms(service->config, "refusal.backoff.max"),
+		.max_in_flight = channel->max_in_flight,
+		.hold_ms = config_ms(service->config, "refusal.hold"),
+		.max_kept = (uint64_t)config_int(service->config, "hold.max-persisted"),
+		.keeper = service->boot_id,
+		.requeues = channel->requeues,
 	};
 	struct log_about about = {.stage = "service", .tenant = route->tenant, .channel = channel->name,
 				  .code = CODE_CONFIG_CHANNEL_INVALID};
@@ -313,6 +322,10 @@ static void service_add_channel(struct service *service, const struct route *rou
 		return;
 	}
 	entry->connection = &connection->base;
+	if (str_equal(channel->transport, STR("kafka")))
+		settings.span = HOLD_SPAN;
+	else if (str_equal(channel->transport, STR("amqp")))
+		settings.delivery_ms = connection->base.consumer_timeout_ms;
 	entry->intake = intake_new(service->lanes, service->wake, &settings);
 	entry->intake->user = service;
 	entry->intake->stopped = service_intake_stopped;

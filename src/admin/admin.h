@@ -21,7 +21,7 @@ struct admin;
 struct admin_channel {
 	struct str tenant, channel, transport, bind;
 	const char *state;  /* consumer_state_name */
-	char detail[120];
+	char detail[300];
 	bool consuming;
 	uint64_t received, committed, duplicate, refused, rejected, unmatched, unavailable, dropped;
 	uint64_t held, unsettled;

@@ -355,7 +355,12 @@ static void commit_add_inbox(struct turn *turn)
 
 static void commit_begin(struct turn *turn, enum commit_kind kind)
 {
-	turn->ask.commit = (struct store_commit){.commit = kind, .tenant = turn->request->tenant};
+	turn->ask.commit = (struct store_commit){
+		.commit = kind,
+		.tenant = turn->request->tenant,
+		.keeper = str_of(turn->lane->set->settings.keeper),
+		.kept_removed = turn->request->kept_row,
+	};
 }
 
 static void commit_add_instance(struct turn *turn)
@@ -424,4 +429,10 @@ void commit_build_dead_letter(struct turn *turn, const struct error *why)
 	commit_begin(turn, COMMIT_NO_INSTANCE);
 	commit_add_dead_letter(turn, dead);
 	commit_add_outbox(turn);
+}
+
+void commit_build_end(struct turn *turn)
+{
+	outbox_parcel_free(&turn->parcel);
+	commit_begin(turn, COMMIT_NO_INSTANCE);
 }

@@ -19,4 +19,7 @@ enum result commit_build_step(struct turn *turn, const struct node **at, struct 
 /* Fills turn->ask.commit with the dead letter of a message that can never succeed. */
 void commit_build_dead_letter(struct turn *turn, const struct error *why);
 
+/* Fills turn->ask.commit with the end of a kept message that has no effect. */
+void commit_build_end(struct turn *turn);
+
 #endif

@@ -2,8 +2,8 @@
 /*
  * Stage delivery: what stands behind a consumer. Runs on the consumer's loop.
  *
- * Order (G8) is kept here and only here: messages with one order key (of the broker, or of their instance) form a chain, and only the head of a chain is ever on a
- * lane or held. Everything else of the key waits behind it, so a refused message keeps its place; other keys go on.
+ * Order (G8): messages with one order key (of the broker, or of their instance) form a chain, and only the head of a chain is
+ * sent to a lane.
  *
  * Settle once (G2): a delivery leaves the window by delivery_settle and by nothing else. It is acknowledged only when a lane
  * has answered that its effect, or its dead letter, is committed (G1).
@@ -15,97 +15,11 @@
 
 #include "base/alloc.h"
 #include "base/fault.h"
+#include "base/time.h"
+#include "flow/hold.h"
+#include "flow/keep.h"
 
 #define stat_add(field, n) __atomic_add_fetch(&(field), (n), __ATOMIC_RELAXED)
-
-/* --- chains --- */
-
-static struct str chain_name_str(const struct chain_name *name)
-{
-	return str_make(name->key, name->len);
-}
-
-static void chain_add_name(struct intake *intake, struct chain *chain, struct str key)
-{
-	struct chain_name *name;
-
-	if (map_put(&intake->chains, key, chain) == chain)
-		return;
-	name = mem_alloc(sizeof(*name) + key.len);
-	name->len = key.len;
-	memcpy(name->key, key.ptr, key.len);
-	list_push(&chain->names, &name->link);
-}
-
-/* Everything of `from` goes behind `chain`. Its head, if it is in work, goes on: only what comes later waits for both. */
-static void chain_merge(struct intake *intake, struct chain *chain, struct chain *from)
-{
-	list_for_each(&from->deliveries, pos, tmp)
-		list_entry(pos, struct delivery, chain_link)->chain = chain;
-	list_for_each(&from->names, pos, tmp)
-		map_put(&intake->chains, chain_name_str(list_entry(pos, struct chain_name, link)), chain);
-	list_splice(&chain->deliveries, &from->deliveries);
-	list_splice(&chain->names, &from->names);
-	free(from);
-}
-
-/* Joins the chain that has one of these names, which then has them all. */
-static void chain_join(struct delivery *dlv, const struct str *keys, uint32_t count)
-{
-	struct intake *intake = dlv->intake;
-	struct chain *chain = NULL;
-
-	for (uint32_t i = 0; i < count; i++) {
-		struct chain *named = map_get(&intake->chains, keys[i]);
-
-		if (chain && named && named != chain)
-			chain_merge(intake, chain, named);
-		else if (named)
-			chain = named;
-	}
-	if (!chain) {
-		chain = mem_zalloc(sizeof(*chain));
-		list_init(&chain->deliveries);
-		list_init(&chain->names);
-	}
-	for (uint32_t i = 0; i < count; i++)
-		chain_add_name(intake, chain, keys[i]);
-	dlv->chain = chain;
-	list_push(&chain->deliveries, &dlv->chain_link);
-}
-
-static void chain_free(struct intake *intake, struct chain *chain)
-{
-	list_for_each(&chain->names, pos, tmp) {
-		struct chain_name *name = list_entry(pos, struct chain_name, link);
-
-		map_remove(&intake->chains, chain_name_str(name));
-		free(name);
-	}
-	free(chain);
-}
-
-static bool chain_is_head(const struct delivery *dlv)
-{
-	return !dlv->chain || dlv->chain->deliveries.next == &dlv->chain_link;
-}
-
-/* Takes the delivery out; returns the new head if it was the head, else NULL. */
-static struct delivery *chain_leave(struct delivery *dlv)
-{
-	struct chain *chain = dlv->chain;
-	bool was_head = chain_is_head(dlv);
-
-	if (!chain)
-		return NULL;
-	list_remove(&dlv->chain_link);
-	dlv->chain = NULL;
-	if (list_is_empty(&chain->deliveries)) {
-		chain_free(dlv->intake, chain);
-		return NULL;
-	}
-	return was_head ? list_first(&chain->deliveries, struct delivery, chain_link) : NULL;
-}
 
 /* --- to a lane and back --- */
 
@@ -118,11 +32,12 @@ static void delivery_room(struct task *post)
 {
 	struct delivery *dlv = container_of(post, struct delivery, waiter.post);
 
-	if (dlv->revoked) {
+	if (dlv->revoked && dlv->is_place)
+		keep_drop(dlv);
+	else if (dlv->revoked)
 		delivery_settle(dlv, SETTLE_BACK);
-		return;
-	}
-	delivery_dispatch(dlv);
+	else
+		delivery_dispatch(dlv);
 }
 
 static uint32_t delivery_lane(struct delivery *dlv)
@@ -139,8 +54,13 @@ static uint32_t delivery_lane(struct delivery *dlv)
 void delivery_dispatch(struct delivery *dlv)
 {
 	struct lane_request *request = &dlv->request;
-	uint32_t lane = delivery_lane(dlv);
+	uint32_t lane;
 
+	if (!dlv->message) {
+		keep_load(dlv);
+		return;
+	}
+	lane = delivery_lane(dlv);
 	dlv->state = DELIVERY_ON_LANE;
 	if (lane_set_submit(dlv->intake->lanes, lane, request))
 		return;
@@ -181,6 +101,7 @@ static void intake_place(struct intake *intake)
 		/* By the time it is the head, those before it will have moved the instance on. */
 		dlv->request.is_resolved = false;
 	}
+	hold_bounds(intake);
 }
 
 void delivery_placed(struct delivery *dlv)
@@ -192,23 +113,35 @@ void delivery_placed(struct delivery *dlv)
 
 /* --- birth and death --- */
 
-static struct delivery *delivery_new(struct intake *intake, struct message *message)
+void delivery_init(struct delivery *dlv, struct intake *intake, struct message *message)
 {
-	struct delivery *dlv = mem_zalloc(sizeof(*dlv));
-
 	dlv->intake = intake;
 	dlv->message = message;
 	dlv->state = DELIVERY_CHAINED;
+	dlv->received_us = loop_now_us(intake->loop);
 	dlv->request.message = message;
 	dlv->request.tenant = str_of(intake->settings.tenant);
 	dlv->request.channel = str_of(intake->settings.channel);
 	dlv->request.reply_to = intake->loop;
 	dlv->request.answered = delivery_answered;
 	arena_init(&dlv->request.resolved);
+}
+
+static struct delivery *delivery_new(struct intake *intake, struct message *message)
+{
+	struct delivery *dlv = mem_zalloc(sizeof(*dlv));
+
+	delivery_init(dlv, intake, message);
 	list_push(&intake->window, &dlv->window_link);
 	stat_add(intake->stats.received, 1);
 	stat_add(intake->stats.unsettled, 1);
 	return dlv;
+}
+
+void delivery_next(struct delivery *dlv)
+{
+	if (dlv && dlv->state == DELIVERY_CHAINED && !dlv->revoked)
+		delivery_dispatch(dlv);
 }
 
 void delivery_settle(struct delivery *dlv, enum settle how)
@@ -217,9 +150,9 @@ void delivery_settle(struct delivery *dlv, enum settle how)
 	struct message *message = dlv->message;
 	struct delivery *next;
 
-	assert(dlv->state != DELIVERY_SETTLED);
+	assert(dlv->state != DELIVERY_SETTLED && !dlv->is_place);
 	if (dlv->state == DELIVERY_HELD)
-		settle_unhold(dlv);
+		hold_end(dlv);
 	dlv->state = DELIVERY_SETTLED;
 	next = chain_leave(dlv);
 	list_remove(&dlv->resolving_link);
@@ -230,8 +163,7 @@ void delivery_settle(struct delivery *dlv, enum settle how)
 	free(dlv);
 	fault(FAULT_settle_before);
 	intake->consumer->ops->settle(intake->consumer, message, how);
-	if (next && next->state == DELIVERY_CHAINED)
-		delivery_dispatch(next);
+	delivery_next(next);
 	intake_place(intake);
 }
 
@@ -242,19 +174,20 @@ static void intake_deliver(struct consumer_sink *sink, struct message *message)
 	struct intake *intake = container_of(sink, struct intake, sink);
 	struct delivery *dlv = delivery_new(intake, message);
 
-	if (message->order_key.ptr) {
-		chain_join(dlv, &message->order_key, 1);
-	} else if (message->orders_by_instance) {
+	if (message->orders_by_instance) {
 		dlv->request.resolve_only = true;
 		list_push(&intake->resolving, &dlv->resolving_link);
+	} else {
+		chain_join(dlv, &message->order_key, message->order_key.ptr ? 1 : 0);
 	}
 	if (chain_is_head(dlv))
 		delivery_dispatch(dlv);
+	hold_received(dlv);
 }
 
-static bool delivery_is_with_lane(const struct delivery *dlv)
+static bool delivery_is_busy(const struct delivery *dlv)
 {
-	return dlv->state == DELIVERY_ON_LANE || dlv->state == DELIVERY_WAITING;
+	return dlv->state == DELIVERY_ON_LANE || dlv->state == DELIVERY_WAITING || dlv->state == DELIVERY_KEEPING;
 }
 
 /*
@@ -275,7 +208,7 @@ static void intake_revoke(struct consumer_sink *sink, void *lease)
 	     pos = prev, prev = pos->prev) {
 		struct delivery *dlv = list_entry(pos, struct delivery, window_link);
 
-		if (dlv->revoked && !delivery_is_with_lane(dlv))
+		if (dlv->revoked && !delivery_is_busy(dlv))
 			delivery_settle(dlv, SETTLE_BACK);
 	}
 }
@@ -302,13 +235,21 @@ static void intake_stopped(struct consumer_sink *sink)
 	struct intake *intake = container_of(sink, struct intake, sink);
 
 	assert(list_is_empty(&intake->window));
+	intake->consumer_stopped = true;
+	intake_check_stopped(intake);
+}
+
+void intake_check_stopped(struct intake *intake)
+{
+	if (!intake->consumer_stopped || !keep_is_stopped(intake))
+		return;
 	if (intake->stopped)
 		intake->stopped(intake);
 }
 
 static void intake_woken(struct wake_target *target, struct id key)
 {
-	settle_woken(container_of(target, struct intake, wake_target), key);
+	hold_woken(container_of(target, struct intake, wake_target), key);
 }
 
 struct intake *intake_new(struct lane_set *lanes, struct wake *wake, const struct intake_settings *settings)
@@ -322,7 +263,11 @@ struct intake *intake_new(struct lane_set *lanes, struct wake *wake, const struc
 	intake->lanes = lanes;
 	intake->wake = wake;
 	intake->wake_target.woken = intake_woken;
+	if (settings->keeper)
+		intake->settings.keeper = mem_strdup(settings->keeper);
 	uv_mutex_init(&intake->detail_lock);
+	list_init(&intake->parked);
+	map_init(&intake->places);
 	list_init(&intake->window);
 	list_init(&intake->resolving);
 	map_init(&intake->chains);
@@ -340,6 +285,7 @@ void intake_start(struct intake *intake, struct consumer *consumer)
 	intake->consumer = consumer;
 	intake->loop = consumer->loop;
 	intake->wake_target.loop = consumer->loop;
+	keep_start(intake);
 	consumer->ops->start(consumer);
 }
 
@@ -348,6 +294,7 @@ void intake_stop(struct intake *intake)
 	if (intake->stopping)
 		return;
 	intake->stopping = true;
+	keep_stop(intake);
 	intake->consumer->ops->stop(intake->consumer);
 }
 
@@ -366,6 +313,8 @@ void intake_free(struct intake **intake)
 	uv_mutex_destroy(&in->detail_lock);
 	free((char *)in->settings.tenant);
 	free((char *)in->settings.channel);
+	free((char *)in->settings.keeper);
+	map_done(&in->places);
 	free(in);
 	*intake = NULL;
 }

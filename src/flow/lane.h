@@ -34,6 +34,7 @@ enum lane_answer {
 	ANSWER_REFUSED,	    /* the claim is held, nothing was written: hold */
 	ANSWER_UNMATCHED,   /* no live wait: hold, resolve again */
 	ANSWER_AGAIN,	    /* the wait was gone at the owner lane: resolve again, keeping its place */
+	ANSWER_KEPT_LOST,   /* the kept message is another replica's by now, or gone: nothing was written */
 	ANSWER_UNAVAILABLE, /* engine or database: hold, nothing was written */
 };
 const char *lane_answer_name(enum lane_answer answer);
@@ -65,6 +66,8 @@ struct lane_request {
 	struct relay_target target;
 	struct id *inbox_keys; /* of its event id under every live rule; what the commit inserts */
 	uint32_t inbox_key_count;
+	struct id kept_row; /* of a message that the database keeps: its effect or end removes the row; else all zero */
+	int64_t kept_seq;
 	struct arena resolved; /* of the last resolve: target, inbox and interest keys */
 
 	/* The answer. */
@@ -74,6 +77,7 @@ struct lane_request {
 	struct id *interest; /* instance id, or candidate wait keys: what a wake-up may come for */
 	uint32_t interest_count;
 	struct id order_key; /* of RESOLVED and HANDOFF: the business key it came by; none = all zero */
+	struct id kept_key;  /* in order of what it would be kept; none = of nothing. Of a kept message it is set from the start */
 };
 
 /* Counters; written on the executor's loop, read anywhere with atomic loads. */

@@ -21,6 +21,7 @@ struct lane_set_settings {
 	uint32_t queue_capacity; /* engine.shard-queue-capacity; 0 = unbounded */
 	int64_t stall_timeout_ms; /* engine.lane-stall-timeout */
 	const char *owner_prefix; /* <host ≤ 96>-<pid>-<8 hex> */
+	const char *keeper;	  /* this replica, as the owner of messages that the database keeps for it */
 	struct expression_limits expression_limits;
 	struct decode_settings decode;
 	uint32_t max_step_nodes;

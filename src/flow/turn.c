@@ -102,6 +102,22 @@ static void turn_answer_error(struct turn *turn, enum lane_answer answer, enum c
 	turn_answer(turn, answer);
 }
 
+/*
+ * Ends a message that has no effect. Of one that the database keeps the row goes first: what is answered as done must never be
+ * found again.
+ */
+static void turn_end(struct turn *turn, enum lane_answer answer)
+{
+	turn->request->answer = answer;
+	if (id_is_none(turn->request->kept_row)) {
+		turn_enter(turn, TURN_ANSWERED);
+		return;
+	}
+	turn->ending = true;
+	commit_build_end(turn);
+	turn_enter(turn, TURN_COMMIT);
+}
+
 /* The message can never succeed: its dead letter is committed, then it is done (G9). */
 static void turn_reject(struct turn *turn, const struct error *why)
 {
@@ -202,7 +218,7 @@ static void turn_unmatched(struct turn *turn)
 		return;
 	}
 	if (turn->route->channel->unmatched_then == CHANNEL_UNMATCHED_DROP) {
-		turn_answer(turn, ANSWER_DROPPED);
+		turn_end(turn, ANSWER_DROPPED);
 		return;
 	}
 	error_set(&err, RESULT_REJECT, CODE_RUNTIME_CORRELATION_NOT_FOUND,
@@ -241,6 +257,18 @@ static void turn_answer_resolved(struct turn *turn)
 	turn_answer(turn, ANSWER_RESOLVED);
 }
 
+/* Messages of its order key that came before it stand in the database: whoever keeps them runs them first (G8). */
+static void turn_behind_kept(struct turn *turn)
+{
+	if (turn->request->resolve_only) {
+		turn_answer_resolved(turn);
+		return;
+	}
+	turn_interest(turn, &turn->request->kept_key, 1);
+	turn_answer_error(turn, ANSWER_REFUSED, CODE_RUNTIME_KEPT_AHEAD,
+			  "messages that the database keeps come before it");
+}
+
 static void turn_resolved(struct task *done)
 {
 	struct turn *turn = container_of(done, struct turn, ask.resolve.base.done);
@@ -252,7 +280,11 @@ static void turn_resolved(struct task *done)
 		return;
 	}
 	if (resolve->duplicate) {
-		turn_answer(turn, ANSWER_DUPLICATE);
+		turn_end(turn, ANSWER_DUPLICATE);
+		return;
+	}
+	if (resolve->kept_ahead) {
+		turn_behind_kept(turn);
 		return;
 	}
 	wait = correlate_choose(turn->correlation, resolve);
@@ -266,12 +298,32 @@ static void turn_resolved(struct task *done)
 		turn_unmatched(turn);
 }
 
+/*
+ * What it would be kept in order of. A channel without waits refuses nothing, so nothing of it is ever kept. Where the
+ * order is by instance, the business key stands for it.
+ */
+static void turn_order(struct turn *turn)
+{
+	struct lane_request *request = turn->request;
+	const struct message *message = request->message;
+	struct str key = message->order_key;
+
+	if (!id_is_none(request->kept_row))
+		return;
+	if (message->orders_by_instance && turn->correlation->key_count)
+		key = id_str(&turn->correlation->order_key);
+	request->kept_key = turn->route->wait_count && key.ptr
+				    ? id_digest_of(STR("order"), request->tenant, request->channel, key)
+				    : ID_NONE;
+}
+
 static void turn_resolve(struct turn *turn)
 {
 	const struct correlation *c = turn->correlation;
 
+	turn_order(turn);
 	/* A plain spawn asks nothing: the gates of its commit answer. */
-	if (!c->has_waits) {
+	if (!c->has_waits && id_is_none(turn->request->kept_key)) {
 		turn_spawn(turn);
 		return;
 	}
@@ -282,6 +334,8 @@ static void turn_resolve(struct turn *turn)
 		.inbox_key_count = c->inbox_key_count,
 		.wait_keys = c->wait_keys,
 		.wait_key_count = c->key_count,
+		.order_key = turn->request->kept_key,
+		.kept_before = id_is_none(turn->request->kept_row) ? INT64_MAX : turn->request->kept_seq,
 	};
 	store_resolve(turn->lane->set->store, &turn->ask.resolve);
 }
@@ -458,6 +512,10 @@ static void turn_committed_ok(struct turn *turn)
 	if (turn->parcel)
 		outbox_submit(turn->lane->set->outbox, turn->parcel);
 	turn->parcel = NULL;
+	if (turn->ending) {
+		turn_enter(turn, TURN_ANSWERED);
+		return;
+	}
 	if (turn->rejecting) {
 		turn_answer(turn, ANSWER_REJECTED);
 		return;
@@ -504,7 +562,7 @@ static void turn_commit_rejected(struct turn *turn)
 		turn_fail(turn, &err, NULL);
 		return;
 	}
-	if (!turn->rejecting && !turn->inst) {
+	if (!turn->rejecting && !turn->ending && !turn->inst) {
 		turn_reject(turn, &err);
 		return;
 	}
@@ -520,6 +578,8 @@ static void turn_commit_undone(struct turn *turn, enum lane_answer answer, enum 
 {
 	if (turn->claimed)
 		turn_give_up_claim(turn, answer, code, text);
+	else if (answer == ANSWER_DUPLICATE)
+		turn_end(turn, answer);
 	else
 		turn_answer_error(turn, answer, code, text);
 }
@@ -534,6 +594,10 @@ static void turn_committed(struct task *done)
 	switch (commit->base.outcome) {
 	case STORE_OK:
 		turn_committed_ok(turn);
+		break;
+	case STORE_KEPT_LOST:
+		turn_commit_undone(turn, ANSWER_KEPT_LOST, CODE_RUNTIME_KEPT_LOST,
+				   "the kept message is another replica's by now");
 		break;
 	case STORE_DUPLICATE:
 		turn_commit_undone(turn, ANSWER_DUPLICATE, CODE_NONE, "");
@@ -580,6 +644,8 @@ static void turn_released(struct task *done)
 	turn->claimed = false;
 	if (turn->after == TURN_AFTER_REJECT)
 		turn_reject(turn, &turn->error);
+	else if (turn->request->answer == ANSWER_DUPLICATE)
+		turn_end(turn, ANSWER_DUPLICATE);
 	else
 		turn_enter(turn, TURN_ANSWERED);
 }

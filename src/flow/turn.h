@@ -59,6 +59,7 @@ struct turn {
 	struct id id;			  /* the instance */
 	struct step_result step;
 	bool rejecting; /* the commit under way is a dead letter alone */
+	bool ending;	/* the commit under way only removes the kept message, which has no effect */
 	bool claimed;	/* we hold the instance's claim: released by the commit, or by TURN_RELEASE */
 	struct outbox_parcel *parcel;
 

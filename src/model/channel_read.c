@@ -97,7 +97,6 @@ static void refuse_later(const struct config_setting_t *group)
 	} only_default[] = {
 		{"ack-mode", {"on-commit", "on-persist", "on-complete", NULL}},
 		{"busy", {"requeue", "reject", NULL}},
-		{"refused", {"hold", "requeue", NULL}},
 		{"singleton", {NULL}},
 		{"broadcast", {NULL}},
 	};
@@ -305,6 +304,18 @@ static void read_unmatched(const struct config_setting_t *group, struct channel 
 		channel->unmatched_then = CHANNEL_UNMATCHED_DROP;
 }
 
+static void read_refused(const struct config_setting_t *group, struct channel *channel)
+{
+	static const char *const choices[] = {"hold", "requeue", NULL};
+	int choice = 0;
+
+	document_choice(group, "refused", false, choices, &choice);
+	channel->requeues = choice == 1;
+	if (channel->requeues && !str_equal(channel->transport, STR("amqp")))
+		document_finding(document_find(group, "refused"),
+				 "only an amqp channel can be refused = \"requeue\": no other broker takes a single message back");
+}
+
 static void read_format(struct reader *reader, const struct config_setting_t *group,
 			struct channel *channel)
 {
@@ -347,6 +358,7 @@ static void read_channel(struct reader *reader, const struct config_setting_t *g
 	read_key(reader, group, channel);
 	read_format(reader, group, channel);
 	read_unmatched(group, channel);
+	read_refused(group, channel);
 	channel->dead_letter = read_text(reader, group, "dead-letter", false);
 	channel->reply_channel = read_text(reader, group, "reply-channel", false);
 	refuse_other_direction(group, channel->direction);

@@ -48,8 +48,9 @@ struct role_work {
 struct lease {
 	struct roles *roles;
 	const char *role;
-	struct role_work *work;
-	int64_t interval_ms;   /* between two rounds of the work */
+	int64_t ttl_ms;
+	struct role_work *work; /* NULL: the lease is all */
+	int64_t interval_ms;    /* between two rounds of the work */
 	bool held;             /* atomic */
 	int64_t term;          /* atomic */
 	int64_t good_until_us; /* the loop's clock */
@@ -59,8 +60,8 @@ struct lease {
 	struct loop_timer poll, expiry, next_round;
 	struct role_query query;
 };
-void lease_init(struct lease *lease, struct roles *roles, const char *role, int64_t interval_ms,
-		struct role_work *work);
+void lease_init(struct lease *lease, struct roles *roles, const char *role, int64_t ttl_ms,
+		int64_t interval_ms, struct role_work *work);
 void lease_done(struct lease *lease);
 void lease_start(struct lease *lease);
 /* Gives it up; roles_check_idle is called when that is done. */
@@ -73,7 +74,7 @@ void lease_round_done(struct lease *lease);
 struct sweeper {
 	struct role_work work;
 	struct lease *lease;
-	struct role_query query;
+	struct role_query tidy, query;
 	struct loop_timer pause;
 	struct id after;
 	uint64_t cleared; /* in this round */
@@ -102,7 +103,8 @@ struct roles {
 	struct store *store;
 	struct lane_set *lanes;
 	struct roles_settings settings;
-	struct lease sweep_lease, retention_lease;
+	struct lease sweep_lease, retention_lease, keeper_lease;
+	char keeper_role[64];
 	struct sweeper sweeper;
 	struct retention retention;
 	struct loop_timer stall;

@@ -14,16 +14,15 @@
 
 static int64_t lease_life_us(const struct lease *lease)
 {
-	return lease->roles->settings.lease_ttl_ms * US_PER_MS / 10 * 9;
+	return lease->ttl_ms * US_PER_MS / 10 * 9;
 }
 
 /* A holder asks often enough to get two tries. */
 static int64_t lease_poll_us(const struct lease *lease)
 {
-	const struct roles_settings *settings = &lease->roles->settings;
-	int64_t half_ms = settings->lease_ttl_ms / 2;
+	int64_t poll_ms = lease->roles->settings.lease_poll_ms, half_ms = lease->ttl_ms / 2;
 
-	return (settings->lease_poll_ms < half_ms ? settings->lease_poll_ms : half_ms) * US_PER_MS;
+	return (poll_ms < half_ms ? poll_ms : half_ms) * US_PER_MS;
 }
 
 bool lease_is_good(const struct lease *lease)
@@ -40,7 +39,7 @@ static void lease_ask(struct lease *lease)
 	role_query_begin(&lease->query, STATEMENT_LEASE_ACQUIRE);
 	role_query_text(&lease->query, 0, lease->role);
 	role_query_text(&lease->query, 1, lease->roles->settings.holder);
-	role_query_int(&lease->query, 2, lease->roles->settings.lease_ttl_ms);
+	role_query_int(&lease->query, 2, lease->ttl_ms);
 	role_query_send(&lease->query, false, true, true);
 }
 
@@ -51,7 +50,7 @@ static void lease_gained(struct lease *lease, int64_t term)
 	__atomic_store_n(&lease->term, term, __ATOMIC_RELAXED);
 	__atomic_store_n(&lease->held, true, __ATOMIC_RELEASE);
 	log_info(&about, "leading %s, term %lld", lease->role, (long long)term);
-	if (!lease->in_round)
+	if (!lease->in_round && lease->work)
 		loop_timer_start(&lease->next_round, 0);
 }
 
@@ -145,11 +144,11 @@ void lease_round_done(struct lease *lease)
 		loop_timer_start(&lease->next_round, lease->interval_ms * US_PER_MS);
 }
 
-void lease_init(struct lease *lease, struct roles *roles, const char *role, int64_t interval_ms,
-		struct role_work *work)
+void lease_init(struct lease *lease, struct roles *roles, const char *role, int64_t ttl_ms,
+		int64_t interval_ms, struct role_work *work)
 {
 	*lease = (struct lease){
-		.roles = roles, .role = role, .interval_ms = interval_ms, .work = work};
+		.roles = roles, .role = role, .ttl_ms = ttl_ms, .interval_ms = interval_ms, .work = work};
 	loop_timer_init(&lease->poll, roles->loop, lease_poll);
 	loop_timer_init(&lease->expiry, roles->loop, lease_expired);
 	loop_timer_init(&lease->next_round, roles->loop, lease_next_round);

@@ -45,10 +45,12 @@ struct roles *roles_new(struct runtime *runtime, struct store *store, struct lan
 	roles->store = store;
 	roles->lanes = lanes;
 	roles->loop = loop_start(runtime, "roles");
-	lease_init(&roles->sweep_lease, roles, "instance-sweeper", settings->sweep_interval_ms,
-		   &roles->sweeper.work);
-	lease_init(&roles->retention_lease, roles, "retention-sweeper",
+	snprintf(roles->keeper_role, sizeof(roles->keeper_role), "keeper:%s", settings->holder);
+	lease_init(&roles->sweep_lease, roles, "instance-sweeper", settings->lease_ttl_ms,
+		   settings->sweep_interval_ms, &roles->sweeper.work);
+	lease_init(&roles->retention_lease, roles, "retention-sweeper", settings->lease_ttl_ms,
 		   settings->retention_interval_ms, &roles->retention.work);
+	lease_init(&roles->keeper_lease, roles, roles->keeper_role, settings->keeper_ttl_ms, 0, NULL);
 	sweeper_init(&roles->sweeper, roles, &roles->sweep_lease);
 	retention_init(&roles->retention, roles, &roles->retention_lease);
 	loop_timer_init(&roles->stall, roles->loop, roles_check_lanes);
@@ -62,6 +64,8 @@ static void start_on_loop(void *arg)
 	roles->started = true;
 	lease_start(&roles->sweep_lease);
 	lease_start(&roles->retention_lease);
+	if (roles->settings.keeper_ttl_ms)
+		lease_start(&roles->keeper_lease);
 	if (roles->lanes)
 		roles_check_lanes(&roles->stall);
 }
@@ -98,6 +102,7 @@ static void stop_on_loop(void *arg)
 	stop_pause(&roles->retention.pause, &roles->retention_lease);
 	lease_stop(&roles->sweep_lease);
 	lease_stop(&roles->retention_lease);
+	lease_stop(&roles->keeper_lease);
 	roles_check_idle(roles);
 }
 
@@ -129,6 +134,7 @@ void roles_free(struct roles **address)
 	loop_stop(&roles->loop);
 	lease_done(&roles->sweep_lease);
 	lease_done(&roles->retention_lease);
+	lease_done(&roles->keeper_lease);
 	sweeper_done(&roles->sweeper);
 	retention_done(&roles->retention);
 	free((char *)roles->settings.holder);
@@ -153,4 +159,5 @@ void roles_stats_read(struct roles *roles, struct roles_stats *out)
 	};
 	stats_lease(out, &roles->sweep_lease);
 	stats_lease(out, &roles->retention_lease);
+	stats_lease(out, &roles->keeper_lease);
 }

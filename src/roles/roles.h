@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Roles: work that one replica at a time does for all, under a lease row in the engine's own database: the sweep of stale
- * claims (`instance-sweeper`) and the removal of what is past its retention (`retention-sweeper`). Also the stall check of the
- * lanes, which every replica does for itself.
+ * claims (`instance-sweeper`) and the removal of what is past its retention (`retention-sweeper`). Two things every replica does
+ * for itself: the stall check of the lanes, and the lease `keeper:<boot id>`, which says that it lives to the others; once that runs
+ * out they take over the messages that the database keeps for it.
  *
  * Life cycle: roles_new, roles_start, roles_stop (gives the leases up), roles_free. Threads: main; all work on one loop.
  */
@@ -18,6 +19,7 @@ struct roles;
 struct roles_settings {
 	const char *holder; /* boot id */
 	int64_t lease_ttl_ms, lease_poll_ms;
+	int64_t keeper_ttl_ms; /* of the lease `keeper:<holder>`; 0 = it keeps no messages */
 	int64_t claim_timeout_ms, sweep_interval_ms;
 	int64_t instance_retention_ms, retention_interval_ms, inbox_retention_ms;
 };

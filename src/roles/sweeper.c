@@ -4,13 +4,16 @@
  * claimer takes such a claim over anyhow; the sweep is for instances that nobody asks for, and for people who look.
  *
  * It walks the primary key in pages, for there is no index on claims: it would cost every step more than the sweep costs
- * once a minute. Whose claim it is does not matter; a slow owner that is still alive is stopped by the fence (G3).
+ * once a minute. Each round begins with the leases of keepers that are long gone: every start of a replica leaves one.
+ * Whose claim it is does not matter; a slow owner that is still alive is stopped by the fence (G3).
  */
 #include "base/log.h"
 #include "base/time.h"
 #include "roles/internal.h"
 
 #define PAGE 1000
+/* Long after what such a replica kept was taken over. */
+#define KEEPER_LEASES_MS INT64_C(86400000)
 
 static void sweeper_page(struct sweeper *sweeper)
 {
@@ -54,13 +57,22 @@ static void sweeper_answered(struct role_query *query)
 	lease_round_done(sweeper->lease);
 }
 
+/* Whether it went well or not: the next round tries again. */
+static void sweeper_tidied(struct role_query *query)
+{
+	sweeper_page(container_of(query, struct sweeper, tidy));
+}
+
 static void sweeper_run(struct role_work *work)
 {
 	struct sweeper *sweeper = container_of(work, struct sweeper, work);
 
 	sweeper->after = ID_NONE;
 	sweeper->cleared = 0;
-	sweeper_page(sweeper);
+	role_query_begin(&sweeper->tidy, STATEMENT_LEASE_PURGE);
+	role_query_text(&sweeper->tidy, 0, "keeper:");
+	role_query_int(&sweeper->tidy, 1, KEEPER_LEASES_MS);
+	role_query_send(&sweeper->tidy, false, false, true);
 }
 
 static void sweeper_next(struct loop_timer *timer)
@@ -71,11 +83,13 @@ static void sweeper_next(struct loop_timer *timer)
 void sweeper_init(struct sweeper *sweeper, struct roles *roles, struct lease *lease)
 {
 	*sweeper = (struct sweeper){.work.run = sweeper_run, .lease = lease};
+	role_query_init(&sweeper->tidy, roles, sweeper_tidied);
 	role_query_init(&sweeper->query, roles, sweeper_answered);
 	loop_timer_init(&sweeper->pause, roles->loop, sweeper_next);
 }
 
 void sweeper_done(struct sweeper *sweeper)
 {
+	role_query_done(&sweeper->tidy);
 	role_query_done(&sweeper->query);
 }

@@ -18,7 +18,8 @@ static void fixture_consumer_start(struct consumer *consumer)
 
 static void fixture_consumer_settle(struct consumer *consumer, struct message *message, enum settle how)
 {
-	struct flow_fixture *fixture = container_of(consumer, struct flow_fixture_channel, consumer)->fixture;
+	struct flow_fixture_channel *channel = container_of(consumer, struct flow_fixture_channel, consumer);
+	struct flow_fixture *fixture = channel->fixture;
 	struct flow_settled *settled;
 
 	pthread_mutex_lock(&fixture->lock);
@@ -28,11 +29,33 @@ static void fixture_consumer_settle(struct consumer *consumer, struct message *m
 	settled->how = how;
 	pthread_mutex_unlock(&fixture->lock);
 	message_free(&message);
+	channel->out--;
+	if (channel->stopping && !channel->out)
+		loop_post(fixture->loop, &channel->end);
+}
+
+static void fixture_consumer_end(struct task *task)
+{
+	struct flow_fixture_channel *channel = container_of(task, struct flow_fixture_channel, end);
+
+	channel->consumer.sink->stopped(channel->consumer.sink);
 }
 
 static void fixture_consumer_stop(struct consumer *consumer)
 {
+	struct flow_fixture_channel *channel = container_of(consumer, struct flow_fixture_channel, consumer);
+
 	consumer->sink->revoke(consumer->sink, NULL);
+	channel->stopping = true;
+	if (!channel->out)
+		loop_post(channel->fixture->loop, &channel->end);
+}
+
+static void fixture_intake_stopped(struct intake *intake)
+{
+	struct flow_fixture_channel *channel = intake->user;
+
+	__atomic_store_n(&channel->stopped, true, __ATOMIC_RELEASE);
 }
 
 static void fixture_consumer_free(struct consumer *consumer UNUSED)
@@ -121,17 +144,27 @@ static void fixture_intake_start(void *arg)
 	intake_start(start->intake, start->consumer);
 }
 
-static void fixture_add_channel(struct flow_fixture *fixture, const struct route *route, int64_t hold_ms)
+static void fixture_add_channel(struct flow_fixture *fixture, const struct route *route,
+				const struct flow_fixture_settings *given)
 {
 	struct flow_fixture_channel *channel = &fixture->channels[fixture->channel_count++];
 	char tenant[64], name[64];
-	struct intake_settings settings = {tenant, name, hold_ms, 10, 200};
+	struct intake_settings settings = given->intake;
 	struct fixture_start start;
 
 	fixture_copy(tenant, sizeof(tenant), route->tenant);
 	fixture_copy(name, sizeof(name), route->channel->name);
+	settings.tenant = tenant;
+	settings.channel = name;
+	settings.unmatched_hold_ms = given->unmatched_hold_ms ? given->unmatched_hold_ms : 30000;
+	settings.backoff_min_ms = 10;
+	settings.backoff_max_ms = 200;
+	settings.keeper = given->keeper ? given->keeper : "fixture";
 	channel->fixture = fixture;
+	channel->end.run = fixture_consumer_end;
 	channel->intake = intake_new(fixture->lanes, fixture->wake, &settings);
+	channel->intake->user = channel;
+	channel->intake->stopped = fixture_intake_stopped;
 	channel->consumer = (struct consumer){
 		.ops = &fixture_consumer_ops, .sink = intake_sink(channel->intake), .loop = fixture->loop, .lag = -1};
 	start = (struct fixture_start){channel->intake, &channel->consumer};
@@ -156,6 +189,7 @@ struct flow_fixture *flow_fixture_new(const struct flow_fixture_settings *settin
 		.queue_capacity = settings->queue_capacity,
 		.stall_timeout_ms = 60000,
 		.owner_prefix = "host-1-00000000",
+		.keeper = settings->keeper ? settings->keeper : "fixture",
 		.expression_limits = EXPRESSION_LIMITS_DEFAULT,
 		.decode = {VALUE_LIMITS_DEFAULT, 256},
 		.max_step_nodes = 10000,
@@ -184,8 +218,7 @@ struct flow_fixture *flow_fixture_new(const struct flow_fixture_settings *settin
 	ck_assert_msg(lane_set_flip(fixture->lanes, fixture->view, &err) == RESULT_OK, "%s", err.text);
 	ck_assert(lane_set_flipped(fixture->lanes, fixture->view));
 	for (uint32_t i = 0; i < fixture->view->route_count; i++)
-		fixture_add_channel(fixture, fixture->view->routes[i],
-				    settings->unmatched_hold_ms ? settings->unmatched_hold_ms : 30000);
+		fixture_add_channel(fixture, fixture->view->routes[i], settings);
 	return fixture;
 }
 
@@ -229,13 +262,12 @@ static void fixture_stop_call(void *arg)
 	intake_stop(arg);
 }
 
-
-static bool fixture_all_settled(void *arg)
+static bool fixture_all_stopped(void *arg)
 {
 	struct flow_fixture *fixture = arg;
 
 	for (uint32_t i = 0; i < fixture->channel_count; i++)
-		if (__atomic_load_n(&fixture->channels[i].intake->stats.unsettled, __ATOMIC_ACQUIRE))
+		if (!__atomic_load_n(&fixture->channels[i].stopped, __ATOMIC_ACQUIRE))
 			return false;
 	return true;
 }
@@ -246,7 +278,7 @@ void flow_fixture_free(struct flow_fixture **fixture)
 
 	for (uint32_t i = 0; i < f->channel_count; i++)
 		loop_call(f->loop, fixture_stop_call, f->channels[i].intake);
-	ck_assert(test_wait(fixture_all_settled, f, DEADLINE_MS));
+	ck_assert(test_wait(fixture_all_stopped, f, DEADLINE_MS));
 	outbox_stop(f->outbox, 2000);
 	store_stop(f->store);
 	lane_set_stop(f->lanes);
@@ -286,6 +318,7 @@ struct message *flow_fixture_message(struct flow_fixture *fixture, const char *o
 }
 
 struct fixture_deliver {
+	struct flow_fixture_channel *channel;
 	struct consumer_sink *sink;
 	struct message *message;
 };
@@ -294,12 +327,14 @@ static void fixture_deliver_call(void *arg)
 {
 	struct fixture_deliver *deliver = arg;
 
+	deliver->channel->out++;
 	deliver->sink->deliver(deliver->sink, deliver->message);
 }
 
 void flow_fixture_send_message(struct flow_fixture *fixture, const char *channel, struct message *message)
 {
-	struct fixture_deliver deliver = {fixture_channel(fixture, channel)->consumer.sink, message};
+	struct flow_fixture_channel *to = fixture_channel(fixture, channel);
+	struct fixture_deliver deliver = {to, to->consumer.sink, message};
 
 	loop_call(fixture->loop, fixture_deliver_call, &deliver);
 }
@@ -461,6 +496,94 @@ uint32_t flow_fixture_count_outbox(struct flow_fixture *fixture)
 	arena_init(&arena);
 	rows = flow_fixture_query(fixture, &arena, STATEMENT_OUTBOX_COUNTS, NULL, true);
 	count = (uint32_t)(rows_at(&rows, 0, 0)->i + rows_at(&rows, 0, 1)->i + rows_at(&rows, 0, 2)->i);
+	arena_done(&arena);
+	return count;
+}
+
+/* --- claims of others --- */
+
+struct id flow_fixture_only_instance(struct flow_fixture *f, int64_t *version)
+{
+	int64_t any_status = -1, limit = 10;
+	bool terminal = true;
+	struct str any = STR_NONE;
+	struct id after = ID_NONE, id;
+	struct column params[] = {
+		{.type = COLUMN_INT, .scalar = true, .count = 1, .ints = &any_status},
+		{.type = COLUMN_BOOL, .scalar = true, .count = 1, .bools = &terminal},
+		{.type = COLUMN_TEXT, .scalar = true, .count = 1, .strs = &any},
+		{.type = COLUMN_ID, .scalar = true, .count = 1, .ids = &after},
+		{.type = COLUMN_INT, .scalar = true, .count = 1, .ints = &limit},
+	};
+	struct arena arena;
+	struct rows rows;
+
+	arena_init(&arena);
+	rows = flow_fixture_query(f, &arena, STATEMENT_INSTANCE_LIST, params, false);
+	ck_assert_uint_eq(rows.row_count, 1);
+	id = rows_at(&rows, 0, 0)->id;
+	*version = rows_at(&rows, 0, 5)->i;
+	arena_done(&arena);
+	return id;
+}
+
+struct ask {
+	union {
+		struct store_claim claim;
+		struct store_release release;
+	};
+	struct test_latch done;
+};
+
+static void asked(struct task *task)
+{
+	struct store_request *request = container_of(task, struct store_request, done);
+
+	test_latch_raise(&container_of(request, struct ask, claim.base)->done);
+}
+
+enum store_outcome flow_fixture_other_claims(struct flow_fixture *f, struct id instance, bool release)
+{
+	struct ask ask = {.done = TEST_LATCH_INIT};
+	struct store_request base = {.reply_to = f->loop, .done.run = asked};
+	struct arena arena;
+
+	arena_init(&arena);
+	base.arena = &arena;
+	if (release) {
+		ask.release = (struct store_release){base, f->deployment->tenant, instance, STR("other-9-00000000-s0")};
+		store_release(f->store, &ask.release);
+	} else {
+		ask.claim = (struct store_claim){
+			.base = base, .tenant = f->deployment->tenant, .instance = instance, .owner = STR("other-9-00000000-s0")};
+		store_claim(f->store, &ask.claim);
+	}
+	ck_assert(test_latch_wait(&ask.done, 1, DEADLINE_MS));
+	arena_done(&arena);
+	return ask.claim.base.outcome;
+}
+
+/* --- kept messages --- */
+
+struct rows flow_fixture_kept(struct flow_fixture *fixture, struct arena *arena)
+{
+	struct column params[] = {
+		column_scalar_text(arena, STR_NONE),
+		column_scalar_text(arena, STR_NONE),
+		column_scalar_id(arena, ID_NONE),
+		column_scalar_int(arena, 10000),
+	};
+
+	return flow_fixture_query(fixture, arena, STATEMENT_KEPT_LIST, params, false);
+}
+
+uint32_t flow_fixture_count_kept(struct flow_fixture *fixture)
+{
+	struct arena arena;
+	uint32_t count;
+
+	arena_init(&arena);
+	count = flow_fixture_kept(fixture, &arena).row_count;
 	arena_done(&arena);
 	return count;
 }

@@ -39,6 +39,8 @@ struct flow_fixture_settings {
 	int64_t max_attempts;	   /* of the outbox; default for ever */
 	struct executor *executor; /* default: memory; owned by the fixture's store */
 	int64_t claim_timeout_ms;  /* of instances; default a minute */
+	struct intake_settings intake; /* bounds of holds and the like; names, backoff and unmatched_hold_ms are the fixture's */
+	const char *keeper;	   /* default "fixture" */
 };
 
 struct flow_fixture {
@@ -56,6 +58,10 @@ struct flow_fixture {
 		struct consumer consumer;
 		struct intake *intake;
 		struct flow_fixture *fixture;
+		uint32_t out; /* delivered and not settled */
+		bool stopping;
+		bool stopped; /* atomic */
+		struct task end;
 	} channels[8];
 	uint32_t channel_count;
 	struct publisher publisher;
@@ -91,6 +97,13 @@ const struct intake_stats *flow_fixture_stats(struct flow_fixture *fixture, cons
 /* Runs one statement and returns its rows, in `arena`; all tenants of the package. */
 struct rows flow_fixture_query(struct flow_fixture *fixture, struct arena *arena, enum statement_id statement,
 			       const struct column *params, bool scan);
+/* The only instance there is. */
+struct id flow_fixture_only_instance(struct flow_fixture *fixture, int64_t *version);
+/* Somebody else claims the instance, or gives it back. */
+enum store_outcome flow_fixture_other_claims(struct flow_fixture *fixture, struct id instance, bool release);
+/* Messages that the database keeps, by id. */
+struct rows flow_fixture_kept(struct flow_fixture *fixture, struct arena *arena);
+uint32_t flow_fixture_count_kept(struct flow_fixture *fixture);
 /* How many instances have this status. */
 uint32_t flow_fixture_count_instances(struct flow_fixture *fixture, enum instance_status status);
 uint32_t flow_fixture_count_dead_letters(struct flow_fixture *fixture, const char *code);

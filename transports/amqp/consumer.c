@@ -25,6 +25,7 @@
 #include "base/log.h"
 #include "base/time.h"
 #include "transports/amqp/amqp.h"
+#include "transports/amqp/probe.h"
 #include "transports/amqp/tags.h"
 
 #define PREFETCH_MAX 65535
@@ -70,6 +71,7 @@ struct amqp_consumer {
 	bool connected;		  /* the link is up */
 	struct amqp_lease *lease; /* of the open channel, or NULL */
 	uint32_t unsettled;
+	bool returns_are_counted; /* the deliveries of this subscription show that the broker counts returns */
 	int64_t retry_ms, warn_ms;
 	struct loop_timer retry, warn, answer;
 	bool flush_posted;
@@ -184,12 +186,63 @@ static void flush_run(struct task *task)
 	stop_check(consumer);
 }
 
+#define LIMIT_BY_DEFAULT 400
+
+/* For readiness and the log, once a subscription. Up to 3.13 there is no limit but one that somebody has set. */
+static void tell_counted(struct amqp_consumer *consumer, const struct amqp_broker *broker)
+{
+	struct log_about about = consumer_about(consumer);
+
+	if (broker->is_rabbitmq && broker->version && broker->version < LIMIT_BY_DEFAULT) {
+		log_info(&about, "queue '%s' counts how often a message comes back", consumer->queue);
+		return;
+	}
+	about.code = CODE_INBOUND_AMQP_QUEUE_UNSAFE;
+	set_state(consumer, CONSUMER_CONSUMING,
+		  "%s: queue '%s' counts how often a message comes back and drops it past its delivery limit, unless it has a "
+		  "dead-letter exchange", code_text(CODE_INBOUND_AMQP_QUEUE_UNSAFE), consumer->queue);
+	log_warning(&about, "%s", consumer->detail);
+}
+
 static void flush_post(struct amqp_consumer *consumer)
 {
 	if (consumer->flush_posted)
 		return;
 	consumer->flush_posted = true;
 	loop_post(consumer->base.loop, &consumer->flush);
+}
+
+/* "RabbitMQ 4.0.5" */
+static struct amqp_broker broker_of(const struct amqp_consumer *consumer)
+{
+	const char *product = client_of(consumer)->product(consumer->link->handle);
+	const char *space = strchr(product, ' ');
+
+	return space ? amqp_broker_of(str_make(product, (size_t)(space - product)), str_of(space + 1))
+		     : amqp_broker_of(str_of(product), STR_NONE);
+}
+
+/*
+ * What the delivery shows of the queue: how often the message came back, and whether that is held against it. A quorum queue
+ * says so from the second delivery on. From RabbitMQ 4.3 on it counts what is given back orderly in another header, without
+ * a limit.
+ */
+static void take_returns(struct amqp_consumer *consumer, struct message *message)
+{
+	struct amqp_broker broker = broker_of(consumer);
+	const struct header *counted = header_find(&message->headers, STR("x-delivery-count"));
+	const struct header *acquired = header_find(&message->headers, STR("x-acquired-count"));
+	int64_t count = 0;
+
+	if (message->redelivered)
+		message->returns = 1;
+	if ((acquired && value_as_int(&acquired->value, &count)) || (counted && value_as_int(&counted->value, &count)))
+		message->returns = count < 0 ? 0 : count > UINT16_MAX ? UINT16_MAX : (uint32_t)count;
+	if (counted && message->returns && broker.version < 403 && !consumer->returns_are_counted) {
+		consumer->returns_are_counted = true;
+		tell_counted(consumer, &broker);
+	}
+	message->returns_are_counted = consumer->returns_are_counted;
 }
 
 static void on_delivered(struct amqp_consumer *consumer, const struct rabbit_event *event)
@@ -204,6 +257,7 @@ static void on_delivered(struct amqp_consumer *consumer, const struct rabbit_eve
 		return;
 	}
 	message = amqp_message_of(event, consumer->queue);
+	take_returns(consumer, message);
 	message->lease = consumer->lease;
 	consumer->lease->messages++;
 	consumer->unsettled++;
@@ -244,6 +298,7 @@ static void channel_open(struct amqp_consumer *consumer)
 static void subscribe(struct amqp_consumer *consumer)
 {
 	consumer->channel_state = CHANNEL_SUBSCRIBING;
+	consumer->returns_are_counted = false; /* it may be another queue of the same name */
 	client_of(consumer)->consume(consumer->link->handle, consumer->channel.number, consumer->queue);
 }
 

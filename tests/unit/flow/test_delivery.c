@@ -60,68 +60,6 @@ static bool outbox_empty(void *arg)
 
 /* --- claims of others --- */
 
-/* The only instance there is. */
-static struct id only_instance(struct flow_fixture *f, int64_t *version)
-{
-	int64_t any_status = -1, limit = 10;
-	bool terminal = true;
-	struct str any = STR_NONE;
-	struct id after = ID_NONE, id;
-	struct column params[] = {
-		{.type = COLUMN_INT, .scalar = true, .count = 1, .ints = &any_status},
-		{.type = COLUMN_BOOL, .scalar = true, .count = 1, .bools = &terminal},
-		{.type = COLUMN_TEXT, .scalar = true, .count = 1, .strs = &any},
-		{.type = COLUMN_ID, .scalar = true, .count = 1, .ids = &after},
-		{.type = COLUMN_INT, .scalar = true, .count = 1, .ints = &limit},
-	};
-	struct arena arena;
-	struct rows rows;
-
-	arena_init(&arena);
-	rows = flow_fixture_query(f, &arena, STATEMENT_INSTANCE_LIST, params, false);
-	ck_assert_uint_eq(rows.row_count, 1);
-	id = rows_at(&rows, 0, 0)->id;
-	*version = rows_at(&rows, 0, 5)->i;
-	arena_done(&arena);
-	return id;
-}
-
-struct ask {
-	union {
-		struct store_claim claim;
-		struct store_release release;
-	};
-	struct test_latch done;
-};
-
-static void asked(struct task *task)
-{
-	struct store_request *request = container_of(task, struct store_request, done);
-
-	test_latch_raise(&container_of(request, struct ask, claim.base)->done);
-}
-
-static enum store_outcome other_claims(struct flow_fixture *f, struct id instance, bool release)
-{
-	struct ask ask = {.done = TEST_LATCH_INIT};
-	struct store_request base = {.reply_to = f->loop, .done.run = asked};
-	struct arena arena;
-
-	arena_init(&arena);
-	base.arena = &arena;
-	if (release) {
-		ask.release = (struct store_release){base, f->deployment->tenant, instance, STR("other-9-00000000-s0")};
-		store_release(f->store, &ask.release);
-	} else {
-		ask.claim = (struct store_claim){
-			.base = base, .tenant = f->deployment->tenant, .instance = instance, .owner = STR("other-9-00000000-s0")};
-		store_claim(f->store, &ask.claim);
-	}
-	ck_assert(test_latch_wait(&ask.done, 1, DEADLINE_MS));
-	arena_done(&arena);
-	return ask.claim.base.outcome;
-}
-
 static bool refused_thrice(void *arg)
 {
 	const struct intake_stats *stats = arg;
@@ -138,19 +76,19 @@ START_TEST(held_claim_refuses_and_keeps_the_order)
 
 	send_order(f, "A-1");
 	ck_assert(flow_fixture_wait_settled(f, 1));
-	instance = only_instance(f, &before);
-	ck_assert_int_eq(other_claims(f, instance, false), STORE_OK);
+	instance = flow_fixture_only_instance(f, &before);
+	ck_assert_int_eq(flow_fixture_other_claims(f, instance, false), STORE_OK);
 	send_payment(f, "A-1", "p1", 12);
 	send_payment(f, "A-1", "p2", 1);
 	ck_assert(test_wait(refused_thrice, (void *)flow_fixture_stats(f, "payments"), DEADLINE_MS));
 	/* Nothing was written, and it costs nobody else anything. */
-	only_instance(f, &after);
+	flow_fixture_only_instance(f, &after);
 	ck_assert_int_eq(before, after);
 	ck_assert_uint_eq(f->settled_count, 1);
 	send_order(f, "B-1");
 	send_payment(f, "B-1", "p3", 12);
 	ck_assert(flow_fixture_wait_settled(f, 3));
-	ck_assert_int_eq(other_claims(f, instance, true), STORE_OK);
+	ck_assert_int_eq(flow_fixture_other_claims(f, instance, true), STORE_OK);
 	/* The first payment takes effect; the second finds nobody any more. */
 	ck_assert(flow_fixture_wait_settled(f, 4));
 	ck_assert_str_eq(f->settled[3].source, "fixture:1");
@@ -169,7 +107,7 @@ START_TEST(silent_claim_is_taken_over_after_its_timeout)
 
 	send_order(f, "A-1");
 	ck_assert(flow_fixture_wait_settled(f, 1));
-	ck_assert_int_eq(other_claims(f, only_instance(f, &version), false), STORE_OK);
+	ck_assert_int_eq(flow_fixture_other_claims(f, flow_fixture_only_instance(f, &version), false), STORE_OK);
 	send_payment(f, "A-1", "p1", 12);
 	ck_assert(flow_fixture_wait_settled(f, 2));
 	ck_assert_int_eq(f->settled[1].how, SETTLE_DONE);

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The envelope is a map by short names; what is absent is left out. A reader skips names it does not know and gets along
+ * without those it misses, so replicas of two versions can read each other's rows.
+ */
+#include "flow/envelope.h"
+
+#define FIELD_MAX 11
+
+struct field_list {
+	msgpack_object_kv items[FIELD_MAX];
+	uint32_t count;
+};
+
+static void field_add(struct field_list *fields, struct str name, msgpack_object value)
+{
+	fields->items[fields->count++] = (msgpack_object_kv){value_text(name), value};
+}
+
+/* Bytes, not text: what a broker let through need not be UTF-8. */
+static void field_add_bytes(struct field_list *fields, struct str name, struct str bytes)
+{
+	if (bytes.ptr)
+		field_add(fields, name, value_bytes(bytes));
+}
+
+struct str envelope_pack(struct arena *arena, const struct message *message)
+{
+	struct field_list fields = {.count = 0};
+	struct buf headers = BUF_INIT, packed = BUF_INIT;
+	msgpack_object map = {.type = MSGPACK_OBJECT_MAP, .via.map = {0, fields.items}};
+	struct str envelope;
+
+	headers_pack(&message->headers, &headers);
+	field_add_bytes(&fields, STR("identity"), message->identity);
+	field_add_bytes(&fields, STR("source"), message->source);
+	field_add_bytes(&fields, STR("key"), message->key);
+	field_add_bytes(&fields, STR("headers"), buf_str(&headers));
+	field_add_bytes(&fields, STR("content-type"), message->content_type);
+	field_add_bytes(&fields, STR("type"), message->type);
+	field_add_bytes(&fields, STR("message-id"), message->message_id);
+	field_add_bytes(&fields, STR("reply-to"), message->reply_destination);
+	if (!value_is_nil(&message->reply_correlation))
+		field_add(&fields, STR("correlation"), message->reply_correlation);
+	if (message->time_us)
+		field_add(&fields, STR("time"), value_int(message->time_us));
+	map.via.map.size = fields.count;
+	value_pack(&map, &packed);
+	envelope = arena_str(arena, buf_str(&packed));
+	buf_done(&headers);
+	buf_done(&packed);
+	return envelope;
+}
+
+static struct str field_bytes(const msgpack_object *map, struct str name)
+{
+	const msgpack_object *value = value_get(map, name);
+
+	return value ? value_as_str(value) : STR_NONE;
+}
+
+static enum result message_fill(struct message *message, const msgpack_object *map, struct error *err)
+{
+	const msgpack_object *value;
+	struct str headers = field_bytes(map, STR("headers"));
+
+	message->identity = field_bytes(map, STR("identity"));
+	message->source = field_bytes(map, STR("source"));
+	message->key = field_bytes(map, STR("key"));
+	message->content_type = field_bytes(map, STR("content-type"));
+	message->type = field_bytes(map, STR("type"));
+	message->message_id = field_bytes(map, STR("message-id"));
+	message->reply_destination = field_bytes(map, STR("reply-to"));
+	value = value_get(map, STR("correlation"));
+	message->reply_correlation = value ? *value : value_nil();
+	value = value_get(map, STR("time"));
+	if (value && !value_as_int(value, &message->time_us))
+		return error_set(err, RESULT_REJECT, CODE_PARSE_MSGPACK, "the time of a kept message is no integer");
+	message->redelivered = true;
+	message->bytes = message->body.len + headers.len + message->key.len;
+	return headers.ptr ? headers_unpack(&message->arena, headers, &message->headers, err) : RESULT_OK;
+}
+
+enum result envelope_unpack(struct str envelope, struct str body, struct message **out, struct error *err)
+{
+	struct message *message = message_new();
+	msgpack_object map;
+	enum result result;
+
+	message->body = body.ptr ? arena_str(&message->arena, body) : STR_NONE;
+	result = value_unpack(&message->arena, envelope, true, &VALUE_LIMITS_OWN, &map, err);
+	if (result == RESULT_OK && map.type != MSGPACK_OBJECT_MAP)
+		result = error_set(err, RESULT_REJECT, CODE_PARSE_MSGPACK, "the envelope of a kept message is no map");
+	if (result == RESULT_OK)
+		result = message_fill(message, &map, err);
+	if (result != RESULT_OK) {
+		message_free(&message);
+		return result;
+	}
+	*out = message;
+	return RESULT_OK;
+}
