@@ -170,9 +170,9 @@ static void fake_close(struct rabbit_handle **handle_ptr, bool is_orderly)
 		free(handle);
 }
 
-static const char *fake_product(struct rabbit_handle *handle UNUSED)
+static const char *fake_product(struct rabbit_handle *handle)
 {
-	return "Fake 1";
+	return handle->fake->product ? handle->fake->product : "Fake 1";
 }
 
 const struct rabbit_client rabbit_fake_client = {

@@ -15,6 +15,7 @@ struct rabbit_fake {
 	struct buf calls;	      /* "open; open 1; consume 1 q; " */
 	bool refuses;		      /* open fails */
 	bool answers;		      /* channel, qos, consume, cancel, confirm and close answer themselves */
+	const char *product;	      /* NULL = "Fake 1" */
 	uint32_t opened;
 };
 

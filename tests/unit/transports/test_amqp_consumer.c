@@ -118,6 +118,77 @@ START_TEST(test_acks_are_gathered)
 }
 END_TEST
 
+/* --- what the broker says of returns --- */
+
+static const struct message *deliver_counted(struct bench *b, uint64_t tag, const char *name, int64_t count)
+{
+	struct header header = {str_of(name), value_int(count)};
+	struct rabbit_event delivery = {.kind = RABBIT_EVENT_DELIVERED, .channel = 1, .tag = tag, .redelivered = true,
+					.body = STR("b")};
+
+	if (name)
+		delivery.properties.headers = (struct header_list){&header, 1};
+	rabbit_fake_event(&b->fake, &delivery, NULL);
+	rig_loop_run(&b->loop);
+	return rig_sink_find(&b->sink, tag);
+}
+
+START_TEST(test_returns_by_version)
+{
+	static const struct {
+		const char *product, *header;
+		int64_t count;
+		uint32_t returns;
+		bool are_counted, is_unsafe;
+	} cases[] = {
+		{"RabbitMQ 3.10.8", NULL, 0, 1, false, false},
+		{"RabbitMQ 3.10.8", "x-delivery-count", 3, 3, true, false},
+		{"RabbitMQ 4.0.5", "x-delivery-count", 2, 2, true, true},
+		{"RabbitMQ 4.2.1", "x-delivery-count", 7, 7, true, true},
+		{"RabbitMQ 4.3.6", "x-acquired-count", 9, 9, false, false},
+		{"RabbitMQ 4.3.6", "x-delivery-count", 1, 1, false, false},
+		{"Another 1.0", "x-delivery-count", 1, 1, true, true},
+		{"Another 1.0", NULL, 0, 1, false, false},
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		struct bench *b = bench_new();
+		const struct message *message;
+
+		b->fake.product = cases[i].product;
+		start(b);
+		message = deliver_counted(b, 1, cases[i].header, cases[i].count);
+		ck_assert_msg(message->returns == cases[i].returns, "%zu: %u returns", i, message->returns);
+		ck_assert_msg(message->returns_are_counted == cases[i].are_counted, "case %zu", i);
+		ck_assert_msg(!!strstr(b->sink.detail, "QUEUE_UNSAFE") == cases[i].is_unsafe, "%zu: %s", i, b->sink.detail);
+		/* What one delivery shows holds for those that come after it. */
+		deliver(b, 2, 2);
+		message = rig_sink_find(&b->sink, 2);
+		ck_assert_uint_eq(message->returns, 0);
+		ck_assert_msg(message->returns_are_counted == cases[i].are_counted, "case %zu", i);
+		stop(b);
+		bench_end(b);
+	}
+}
+END_TEST
+
+START_TEST(test_gives_back_while_it_runs)
+{
+	struct bench *b = bench_new();
+
+	start(b);
+	deliver(b, 1, 4);
+	rig_settle(&b->sink, rig_sink_find(&b->sink, 3), SETTLE_BACK);
+	calls_are(b, "nack 1 3; ");
+	rig_done(&b->sink, 1);
+	rig_done(&b->sink, 2);
+	rig_done(&b->sink, 4);
+	calls_are(b, "ack 1 <=4; ");
+	stop(b);
+	bench_end(b);
+}
+END_TEST
+
 START_TEST(test_stop_gives_back_in_order)
 {
 	struct bench *b = bench_new();
@@ -375,7 +446,8 @@ static Suite *consumer_suite(void)
 	Suite *suite = suite_create("amqp consumer");
 	TCase *tcase = tcase_create("all");
 
-	TEST_ADD_ALL(tcase, test_acks_are_gathered, test_stop_gives_back_in_order,
+	TEST_ADD_ALL(tcase, test_acks_are_gathered, test_returns_by_version, test_gives_back_while_it_runs,
+		     test_stop_gives_back_in_order,
 		     test_stop_waits_for_the_answer_but_not_for_ever, test_missing_queue, test_missing_again_and_again,
 		     test_cancelled_by_the_broker, test_old_tags_are_never_answered, test_connection_lost,
 		     test_stop_without_a_connection, test_lost_while_stopping, test_two_channels_of_one_connection);
