@@ -1,15 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is watched while the world runs is here; what is looked at when it has ended is in checker_end.c.
+ * What is watched while the world runs is here, what is peculiar to RabbitMQ in checker_rabbit.c; what is looked at when it has
+ * ended is in checker_end.c.
  */
 #include "tests/sim/checker_private.h"
 
 #include "base/alloc.h"
+#include "base/time.h"
 #include "tests/sim/segment_copy.h"
+
+/* Steps of a backoff within a second, and some. */
+#define REFUSALS_MAX 10
 
 /* --- finding things --- */
 
-static struct load_event *event_find(struct checker *checker, struct str id)
+struct load_event *checker_event_find(struct checker *checker, struct str id)
 {
 	for (int i = 0; i < checker->load->event_count; i++)
 		if (str_equal(str_of(checker->load->events[i].id), id))
@@ -17,13 +22,26 @@ static struct load_event *event_find(struct checker *checker, struct str id)
 	return NULL;
 }
 
+struct load_event *checker_event_of_body(struct checker *checker, struct str channel,
+					 struct str body)
+{
+	for (int i = 0; i < checker->load->event_count; i++) {
+		struct load_event *event = &checker->load->events[i];
+
+		if (str_equal(str_of(event->topic), channel) &&
+		    str_equal(str_of(event->body), body))
+			return event;
+	}
+	return NULL;
+}
+
 struct load_event *checker_event_of(struct checker *checker, const char *topic, int32_t partition,
 				    int64_t offset)
 {
-	const struct kafka_record *record = sim_cluster_record(checker->cluster, topic, partition,
-							       offset);
+	const struct kafka_record *record = sim_cluster_record(checker->load->cluster, topic,
+							       partition, offset);
 
-	return event_find(checker, kafka_record_header(record, "event-id"));
+	return checker_event_find(checker, kafka_record_header(record, "event-id"));
 }
 
 /* By the source of a dead letter, "kafka:orders/3/17". */
@@ -35,15 +53,16 @@ static struct load_event *event_of_source(struct checker *checker, struct str so
 
 	snprintf(text, sizeof(text), "%.*s", STR_ARG(source));
 	if (sscanf(text, "kafka:%63[^/]/%d/%lld", topic, &partition, &offset) != 3 ||
-	    partition >= sim_cluster_partitions(checker->cluster, topic) ||
-	    offset >= sim_cluster_end(checker->cluster, topic, partition))
+	    partition >= sim_cluster_partitions(checker->load->cluster, topic) ||
+	    offset >= sim_cluster_end(checker->load->cluster, topic, partition))
 		return NULL;
 	return checker_event_of(checker, topic, partition, offset);
 }
 
 /* --- commits --- */
 
-static void commit_inbox(struct checker *checker, const struct segment_call *call)
+static void commit_inbox(struct checker *checker, const struct process *process,
+			 const struct segment_call *call)
 {
 	for (uint32_t i = 0; i < call->params[2].count; i++) {
 		struct load_event *event = map_get(&checker->inbox_keys,
@@ -59,6 +78,10 @@ static void commit_inbox(struct checker *checker, const struct segment_call *cal
 			sim_fail(checker->sim, "G9: event %s has an effect after its dead letter",
 				 event->id);
 		event->effect = checker->commits;
+		if (event->kind == LOAD_ORDER)
+			checker->load->orders[event->order].instance = call->params[3].ids[i];
+		if (event->is_amqp)
+			checker_delivery_order(checker, event, process);
 	}
 }
 
@@ -80,7 +103,7 @@ static void commit_dead_letters(struct checker *checker, const struct segment_ca
 	const struct column *p = call->params;
 
 	for (uint32_t i = 0; i < p[0].count; i++) {
-		struct load_event *event = event_find(checker, p[4].strs[i]);
+		struct load_event *event = checker_event_find(checker, p[4].strs[i]);
 
 		if (!event)
 			event = event_of_source(checker, p[5].strs[i]);
@@ -108,6 +131,12 @@ static void commit_fence(struct checker *checker, const struct segment_call *cal
 			sim_fail(checker->sim, "G3: a commit of an instance that is not there");
 			continue;
 		}
+		if (checker->claim_is_gone)
+			sim_fail(checker->sim,
+				 "G4: %.*s commits a step of an instance that it has not claimed "
+				 "any "
+				 "more",
+				 STR_ARG(p[3].strs[i]));
 		if (seen->version != p[4].ints[i])
 			sim_fail(checker->sim,
 				 "G3: instance %s is at version %lld, a commit was made on %lld",
@@ -152,6 +181,104 @@ static void commit_outbox(struct checker *checker, const struct segment_call *ca
 	}
 }
 
+/* It is the database's business now: that may be acknowledged like an effect. */
+static void commit_kept(struct checker *checker, const struct segment_call *call)
+{
+	const struct column *p = call->params;
+
+	for (uint32_t i = 0; i < p[0].count; i++) {
+		struct load_event *event = checker_event_of_body(checker, p[4].strs[i],
+								 p[8].strs[i]);
+
+		if (event)
+			event->kept = true;
+		else
+			sim_fail(checker->sim, "a kept message of nothing that was sent");
+	}
+}
+
+/* --- claims --- */
+
+/* Records and messages of payments for the instance that are not done, and one that has just been. */
+static uint64_t payments_open(const struct checker *checker, struct id instance)
+{
+	const struct load *load = checker->load;
+	uint64_t count = 1;
+
+	for (int i = 0; i < load->event_count; i++) {
+		const struct load_event *event = &load->events[i];
+
+		if (event->order >= 0 && event->kind == LOAD_PAYMENT && !event_is_done(event) &&
+		    id_equal(load->orders[event->order].instance, instance))
+			count += event->copies;
+	}
+	return count;
+}
+
+/* For each delivery that may be held the steps of a backoff, anew after each commit that may have woken it. */
+static void refused(struct checker *checker, const struct process *process, struct id instance)
+{
+	const struct seen_instance *seen = map_get(&checker->instances, id_str(&instance));
+	struct seen_refusals *refusals;
+	char name[ID_TEXT_SIZE + 16], id[ID_TEXT_SIZE];
+	int64_t now_us = sim_now_us(checker->sim);
+
+	if (!seen)
+		return;
+	snprintf(name, sizeof(name), "%s %s", id_format(instance, id), process_name(process));
+	refusals = map_get(&checker->refusals, str_of(name));
+	if (!refusals) {
+		refusals = mem_zalloc(sizeof(*refusals));
+		refusals->since_us = INT64_MIN / 2;
+		map_put(&checker->refusals, str_of(name), refusals);
+	}
+	if (now_us - refusals->since_us >= US_PER_S)
+		*refusals = (struct seen_refusals){.since_us = now_us,
+						   .version = seen->version,
+						   .held = payments_open(checker, instance)};
+	refusals->count++;
+	if (refusals->count > checker->most_refused)
+		checker->most_refused = refusals->count;
+	if (refusals->count >
+	    refusals->held * (REFUSALS_MAX + (uint64_t)(seen->version - refusals->version)))
+		sim_fail(checker->sim, "G7: %s was refused instance %s %llu times within a second",
+			 process_name(process), id, (unsigned long long)refusals->count);
+}
+
+static void commit_claim(struct checker *checker, const struct process *process,
+			 const struct segment_call *call)
+{
+	const struct column *p = call->params;
+
+	for (uint32_t i = 0; i < p[0].count; i++) {
+		bool granted = false;
+
+		for (uint32_t row = 0; row < call->rows.row_count && !granted; row++)
+			granted = rows_at(&call->rows, row, 0)->i == p[0].ints[i];
+		if (!granted)
+			refused(checker, process, p[2].ids[i]);
+	}
+}
+
+void checker_running(struct checker *checker, const struct segment *segment)
+{
+	const struct segment_call *fence = segment_find(segment, STATEMENT_FENCE_UPDATE);
+	struct segment none = {0};
+	struct tx tx = {sim_database_tables(checker->database), &none, 0};
+
+	checker->claim_is_gone = false;
+	for (uint32_t i = 0; fence && i < fence->params[0].count; i++) {
+		struct field key = field_id(fence->params[2].ids[i]);
+		const struct row *row = table_find(&tx, TABLE_INSTANCE, &key, 1);
+
+		if (row && !str_equal(field_text(row->fields[INSTANCE_claim_owner]),
+				      fence->params[3].strs[i]))
+			checker->claim_is_gone = true;
+	}
+}
+
+/* --- the outbox --- */
+
 static bool outbox_has(struct checker *checker, struct id instance, struct str channel,
 		       int64_t version, int64_t ordinal)
 {
@@ -180,15 +307,22 @@ static void commit_outbox_delete(struct checker *checker, const struct segment_c
 	}
 }
 
-void checker_commit(struct checker *checker, const struct segment *segment)
+void checker_commit(struct checker *checker, const struct process *process,
+		    const struct segment *segment)
 {
 	checker->commits++;
 	for (uint32_t i = 0; i < segment->call_count; i++) {
 		const struct segment_call *call = &segment->calls[i];
 
 		switch (call->statement) {
+		case STATEMENT_CLAIM:
+			commit_claim(checker, process, call);
+			break;
+		case STATEMENT_KEPT_INSERT:
+			commit_kept(checker, call);
+			break;
 		case STATEMENT_INBOX_INSERT:
-			commit_inbox(checker, call);
+			commit_inbox(checker, process, call);
 			break;
 		case STATEMENT_DEAD_LETTER_INSERT:
 			commit_dead_letters(checker, call);
@@ -222,7 +356,7 @@ void checker_offset(void *user, const char *topic, int32_t partition, int64_t fr
 		const struct load_event *event = checker_event_of(checker, topic, partition,
 								  offset);
 
-		if (event && !event->effect && !event->dead)
+		if (event && !event_is_done(event) && !event->kept)
 			sim_fail(checker->sim,
 				 "G1: offset %lld of %s/%d is committed, but event %s at %lld has "
 				 "had no effect",
@@ -257,30 +391,41 @@ static void send_in_order(struct checker *checker, const struct seen_send *send)
 	}
 }
 
-void checker_record(void *user, const char *topic, int32_t partition, int64_t offset)
+void checker_sent(struct checker *checker, const char *where, struct str text)
 {
-	struct checker *checker = user;
-	const struct kafka_record *record;
 	struct seen_send *send;
 	struct id key;
 
-	if (topic_is_input(topic))
-		return;
-	record = sim_cluster_record(checker->cluster, topic, partition, offset);
-	if (!id_parse(kafka_record_header(record, "sutra-outbox-key"), &key)) {
-		sim_fail(checker->sim, "G6: a record on %s has no idempotency key", topic);
+	if (!id_parse(text, &key)) {
+		sim_fail(checker->sim, "G6: a message on %s has no idempotency key", where);
 		return;
 	}
 	send = map_get(&checker->sends, id_str(&key));
 	if (!send) {
-		sim_fail(checker->sim, "G6: a record on %s was sent before its commit", topic);
+		sim_fail(checker->sim, "G6: a message on %s was sent before its commit", where);
 		return;
 	}
-	if (strcmp(send->channel, topic) != 0)
-		sim_fail(checker->sim, "G6: a message for %s went to %s", send->channel, topic);
+	if (strcmp(send->channel, where) != 0)
+		sim_fail(checker->sim, "G6: a message for %s went to %s", send->channel, where);
 	if (!send->copies)
 		send_in_order(checker, send);
 	send->copies++;
+}
+
+void checker_record(void *user, const char *topic, int32_t partition, int64_t offset)
+{
+	struct checker *checker = user;
+	const struct kafka_record *record;
+
+	if (topic_is_input(topic))
+		return;
+	record = sim_cluster_record(checker->load->cluster, topic, partition, offset);
+	checker_sent(checker, topic, kafka_record_header(record, "sutra-outbox-key"));
+}
+
+uint64_t checker_most_refused(const struct checker *checker)
+{
+	return checker->most_refused;
 }
 
 /* --- life --- */
@@ -294,13 +439,12 @@ struct checker *checker_new(struct sim *sim, struct load *load)
 	map_init(&checker->inbox_keys);
 	map_init(&checker->instances);
 	map_init(&checker->sends);
+	map_init(&checker->refusals);
 	return checker;
 }
 
-void checker_begin(struct checker *checker, struct sim_cluster *cluster,
-		   struct sim_database *database)
+void checker_begin(struct checker *checker, struct sim_database *database)
 {
-	checker->cluster = cluster;
 	checker->database = database;
 	for (int i = 0; i < checker->load->event_count; i++) {
 		struct load_event *event = &checker->load->events[i];
@@ -327,6 +471,7 @@ void checker_free(struct checker **checker)
 	map_done(&c->inbox_keys);
 	values_free(&c->instances);
 	values_free(&c->sends);
+	values_free(&c->refusals);
 	free(c);
 	*checker = NULL;
 }

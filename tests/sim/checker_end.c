@@ -4,7 +4,10 @@
  */
 #include "tests/sim/checker_private.h"
 
+#include "base/alloc.h"
+
 static const char *const inputs[] = {"orders", "payments"};
+static const char *const queues[] = {"deals", "instalments"};
 
 /* --- the tables --- */
 
@@ -32,19 +35,42 @@ bool checker_is_settled(const struct checker *checker)
 	if (!load_is_produced(checker->load))
 		return false;
 	for (size_t t = 0; t < ARRAY_LEN(inputs); t++)
-		for (int32_t p = 0; p < sim_cluster_partitions(checker->cluster, inputs[t]); p++)
-			if (sim_cluster_committed(checker->cluster, inputs[t], p) !=
-			    sim_cluster_end(checker->cluster, inputs[t], p))
+		for (int32_t p = 0; p < sim_cluster_partitions(checker->load->cluster, inputs[t]);
+		     p++)
+			if (sim_cluster_committed(checker->load->cluster, inputs[t], p) !=
+			    sim_cluster_end(checker->load->cluster, inputs[t], p))
 				return false;
-	return !table_first(&tx, TABLE_OUTBOX);
+	for (size_t i = 0; i < ARRAY_LEN(queues); i++)
+		if (!sim_rabbit_is_drained(checker->load->rabbit, queues[i]))
+			return false;
+	return !table_first(&tx, TABLE_OUTBOX) && !table_first(&tx, TABLE_KEPT);
+}
+
+static void fail_undrained(struct checker *checker, const char *queue)
+{
+	const struct sim_rabbit *rabbit = checker->load->rabbit;
+
+	for (size_t i = 0; i < sim_rabbit_count(rabbit, queue); i++) {
+		const struct rabbit_message *message = sim_rabbit_message(rabbit, queue, i);
+		const struct load_event *event;
+
+		if (message->done)
+			continue;
+		event = checker_event_find(checker, message->properties.message_id);
+		sim_fail(checker->sim, "G11: message %llu of %s stays; event %s there has %s",
+			 (unsigned long long)message->number, queue, event ? event->id : "?",
+			 event && event_is_done(event) ? "had its effect" : "had no effect");
+	}
 }
 
 void checker_fail_unsettled(struct checker *checker)
 {
 	for (size_t t = 0; t < ARRAY_LEN(inputs); t++)
-		for (int32_t p = 0; p < sim_cluster_partitions(checker->cluster, inputs[t]); p++) {
-			int64_t committed = sim_cluster_committed(checker->cluster, inputs[t], p);
-			int64_t end = sim_cluster_end(checker->cluster, inputs[t], p);
+		for (int32_t p = 0; p < sim_cluster_partitions(checker->load->cluster, inputs[t]);
+		     p++) {
+			int64_t committed = sim_cluster_committed(checker->load->cluster, inputs[t],
+								  p);
+			int64_t end = sim_cluster_end(checker->load->cluster, inputs[t], p);
 			const struct load_event *event;
 
 			if (committed == end)
@@ -54,12 +80,16 @@ void checker_fail_unsettled(struct checker *checker)
 				 "G11: %s/%d stays at offset %lld of %lld; event %s there has %s",
 				 inputs[t], p, (long long)committed, (long long)end,
 				 event ? event->id : "?",
-				 event && (event->effect || event->dead) ? "had its effect"
-									 : "had no effect");
+				 event && event_is_done(event) ? "had its effect"
+							       : "had no effect");
 		}
-	sim_fail(checker->sim, "G11: not settled: %u outbox rows stay, %d of %d records produced",
-		 table_count(checker, TABLE_OUTBOX), checker->load->produced,
-		 checker->load->record_count);
+	for (size_t i = 0; i < ARRAY_LEN(queues); i++)
+		fail_undrained(checker, queues[i]);
+	sim_fail(checker->sim,
+		 "G11: not settled: %u outbox rows and %u kept messages stay, %d of %d records "
+		 "produced",
+		 table_count(checker, TABLE_OUTBOX), table_count(checker, TABLE_KEPT),
+		 checker->load->produced, checker->load->record_count);
 }
 
 /* --- what came out --- */
@@ -86,38 +116,80 @@ static bool is_of_order(struct str body, const char *order)
 	return strstr(text, label) != NULL;
 }
 
-/* Messages of one order on a topic by their first copies: `count` of them, n from `first` on. Returns what the last paid. */
-static int64_t check_messages(struct checker *checker, const char *topic,
+struct out {
+	struct str body, key;
+};
+
+/* What is on a topic or in a queue, in its order. Allocated. */
+static struct out *outs_of(const struct checker *checker, const char *where, size_t *count)
+{
+	const struct sim_cluster *cluster = checker->load->cluster;
+	const struct sim_rabbit *rabbit = checker->load->rabbit;
+	struct out *outs = NULL;
+
+	*count = 0;
+	for (int32_t p = 0; p < sim_cluster_partitions(cluster, where); p++)
+		for (int64_t o = 0; o < sim_cluster_end(cluster, where, p); o++) {
+			const struct kafka_record *record = sim_cluster_record(cluster, where, p,
+									       o);
+
+			outs = mem_array(outs, *count + 1, sizeof(*outs));
+			outs[(*count)++] = (struct out){
+				record->value, kafka_record_header(record, "sutra-outbox-key")};
+		}
+	for (size_t i = 0; i < sim_rabbit_count(rabbit, where); i++) {
+		const struct rabbit_message *message = sim_rabbit_message(rabbit, where, i);
+
+		if (message->done)
+			continue; /* nobody consumes here: it is one that was lost */
+		outs = mem_array(outs, *count + 1, sizeof(*outs));
+		outs[(*count)++] = (struct out){message->body, message->properties.message_id};
+	}
+	return outs;
+}
+
+/* Messages of one order on a topic or in a queue by their first copies: `count` of them, n from `first` on. Returns what the last
+ * paid. */
+static int64_t check_messages(struct checker *checker, const char *where,
 			      const struct load_order *order, int count, int64_t first)
 {
 	char keys[LOAD_PARTS_MAX + 2][ID_TEXT_SIZE];
 	int found = 0;
 	int64_t paid = 0;
+	size_t out_count;
+	struct out *outs = outs_of(checker, where, &out_count);
 
-	for (int32_t p = 0; p < sim_cluster_partitions(checker->cluster, topic); p++)
-		for (int64_t o = 0; o < sim_cluster_end(checker->cluster, topic, p); o++) {
-			const struct kafka_record *record = sim_cluster_record(checker->cluster,
-									       topic, p, o);
-			struct str key = kafka_record_header(record, "sutra-outbox-key");
-			bool known = false;
+	for (size_t o = 0; o < out_count; o++) {
+		bool known = false;
 
-			if (!is_of_order(record->value, order->id))
-				continue;
-			for (int i = 0; i < found; i++)
-				known = known || str_equal(str_of(keys[i]), key);
-			if (known || found == LOAD_PARTS_MAX + 2)
-				continue;
-			snprintf(keys[found], ID_TEXT_SIZE, "%.*s", STR_ARG(key));
-			if (json_int(record->value, "n") != first + found)
-				sim_fail(checker->sim, "order %s: message %d on %s is %.*s",
-					 order->id, found + 1, topic, STR_ARG(record->value));
-			paid = json_int(record->value, "paid");
-			found++;
-		}
+		if (!is_of_order(outs[o].body, order->id))
+			continue;
+		for (int i = 0; i < found; i++)
+			known = known || str_equal(str_of(keys[i]), outs[o].key);
+		if (known || found == LOAD_PARTS_MAX + 2)
+			continue;
+		snprintf(keys[found], ID_TEXT_SIZE, "%.*s", STR_ARG(outs[o].key));
+		if (json_int(outs[o].body, "n") != first + found)
+			sim_fail(checker->sim, "order %s: message %d on %s is %.*s", order->id,
+				 found + 1, where, STR_ARG(outs[o].body));
+		paid = json_int(outs[o].body, "paid");
+		found++;
+	}
+	free(outs);
 	if (found != count)
 		sim_fail(checker->sim, "order %s: %d messages on %s instead of %d", order->id,
-			 found, topic, count);
+			 found, where, count);
 	return paid;
+}
+
+static void check_paid(struct checker *checker, const struct load_order *order, const char *where,
+		       int count, int64_t first, int64_t sum)
+{
+	int64_t paid = check_messages(checker, where, order, count, first);
+
+	if (paid != sum)
+		sim_fail(checker->sim, "order %s: the last message on %s says %lld, %lld was paid",
+			 order->id, where, (long long)paid, (long long)sum);
 }
 
 static void check_order(struct checker *checker, int index)
@@ -125,7 +197,7 @@ static void check_order(struct checker *checker, int index)
 	const struct load *load = checker->load;
 	const struct load_order *order = &load->orders[index];
 	int effects = 0;
-	int64_t sum = 0, paid;
+	int64_t sum = 0;
 
 	for (int i = 0; i < load->event_count; i++) {
 		const struct load_event *event = &load->events[i];
@@ -144,14 +216,11 @@ static void check_order(struct checker *checker, int index)
 		sim_fail(checker->sim, "order %s: %d payments had an effect instead of %d",
 			 order->id, effects, order->parts);
 	check_messages(checker, "stock", order, 1, order->parts);
-	paid = check_messages(checker, "receipts", order, order->parts, 1);
-	if (paid != sum)
-		sim_fail(checker->sim, "order %s: the last receipt says %lld, %lld was paid",
-			 order->id, (long long)paid, (long long)sum);
-	paid = check_messages(checker, "replies", order, 1, order->parts);
-	if (paid != sum)
-		sim_fail(checker->sim, "order %s: the reply says %lld, %lld was paid", order->id,
-			 (long long)paid, (long long)sum);
+	check_messages(checker, "notes", order, order->is_deal, order->parts);
+	check_paid(checker, order, order->is_deal ? "slips" : "receipts", order->parts, 1, sum);
+	check_paid(checker, order, order->is_deal ? "answers" : "replies", 1, order->parts, sum);
+	if (order->is_deal)
+		check_paid(checker, order, "copies", 1, order->parts, sum);
 }
 
 /* --- what is in the database --- */
@@ -256,7 +325,7 @@ static void check_key_order(struct checker *checker)
 		for (int k = 0; k < load->event_count; k++) {
 			const struct load_event *a = &load->events[i], *b = &load->events[k];
 
-			if (!a->key[0] || strcmp(a->key, b->key) != 0 ||
+			if (!a->key[0] || strcmp(a->key, b->key) != 0 || a->is_amqp ||
 			    strcmp(a->topic, b->topic) != 0 || a->partition != b->partition ||
 			    a->scattered || b->scattered || a->offset >= b->offset)
 				continue;

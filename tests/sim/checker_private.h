@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the two files of the checker share. Life cycle and threads: as checker.h.
+ * What the files of the checker share. Life cycle and threads: as checker.h.
  */
 #ifndef SUTRA_TESTS_SIM_CHECKER_PRIVATE_H
 #define SUTRA_TESTS_SIM_CHECKER_PRIVATE_H
@@ -10,6 +10,15 @@
 #include "tests/sim/checker.h"
 
 struct seen_instance {
+	int64_t version;
+};
+
+/* What one replica was refused of one instance. */
+struct seen_refusals {
+	int64_t since_us; /* the second that is counted */
+	uint64_t count;
+	/* When it began. */
+	uint64_t held;
 	int64_t version;
 };
 
@@ -24,14 +33,29 @@ struct seen_send {
 struct checker {
 	struct sim *sim;
 	struct load *load;
-	struct sim_cluster *cluster;
 	struct sim_database *database;
 	struct map inbox_keys; /* inbox key → load_event */
 	struct map instances;  /* id → seen_instance */
 	struct map sends;      /* outbox key → seen_send */
-	uint64_t commits;
+	struct map refusals;   /* id and replica → seen_refusals */
+	bool claim_is_gone;    /* of what is about to run: somebody commits without his claim */
+	uint64_t commits, most_refused;
 };
 
+static inline bool event_is_done(const struct load_event *event)
+{
+	return event->effect || event->dead;
+}
+
+/* NULL: nobody's. */
+struct load_event *checker_event_find(struct checker *checker, struct str id);
+struct load_event *checker_event_of_body(struct checker *checker, struct str channel,
+					 struct str body);
+/* A copy of a message has been sent. `where`: its channel. */
+void checker_sent(struct checker *checker, const char *where, struct str key);
+/* checker_rabbit.c: it has taken effect. */
+void checker_delivery_order(struct checker *checker, const struct load_event *event,
+			    const struct process *process);
 /* NULL: a record of nobody's. */
 struct load_event *checker_event_of(struct checker *checker, const char *topic, int32_t partition,
 				    int64_t offset);

@@ -153,6 +153,23 @@ static bool server_answers(struct sim_database *database, struct segment *segmen
 	return true;
 }
 
+/* Takes the claims that the fence asks for, whoever has them. */
+static struct rows fence_claims(struct sim_database *database, struct segment *segment,
+				const struct segment_call *fence, int64_t wall_us)
+{
+	struct column params[5];
+	struct segment_call claim = {STATEMENT_CLAIM, params, {0}};
+	struct segment force = *segment;
+
+	memcpy(params, fence->params, 4 * sizeof(*params));
+	params[4] = column_scalar_int(segment->arena, -1000);
+	force.calls = &claim;
+	force.call_count = 1;
+	memory_segment_run(database->tables, &force, wall_us);
+	log_append(database, &force, wall_us);
+	return claim.rows;
+}
+
 /*
  * The planted bug: whoever commits gets the claim first, and the version that is there. Returns the call as it was sent,
  * which the checker is to see.
@@ -162,33 +179,41 @@ static const struct column *fence_disarm(struct sim_database *database, struct s
 {
 	struct segment_call *fence = segment_find(segment, STATEMENT_FENCE_UPDATE);
 	const struct column *sent;
-	struct column *params, timeout = {COLUMN_INT, true, 1, {NULL}};
-	struct column claim_params[5];
-	struct segment_call claim = {STATEMENT_CLAIM, claim_params, {0}};
-	struct segment force;
-	int64_t none = -1000, *versions;
+	struct column *params;
+	struct rows claimed;
+	int64_t *versions;
 
 	if (!fence)
 		return NULL;
 	sent = fence->params;
-	timeout.ints = &none;
-	memcpy(claim_params, sent, 4 * sizeof(*sent));
-	claim_params[4] = timeout;
-	force = *segment;
-	force.calls = &claim;
-	force.call_count = 1;
-	memory_segment_run(database->tables, &force, wall_us);
-	log_append(database, &force, wall_us);
+	claimed = fence_claims(database, segment, fence, wall_us);
 	params = arena_memdup(segment->arena, sent,
 			      strlen(statement_info(fence->statement)->params) * sizeof(*sent));
 	versions = arena_memdup(segment->arena, sent[4].ints, sent[4].count * sizeof(*versions));
-	for (uint32_t row = 0; row < claim.rows.row_count; row++)
+	for (uint32_t row = 0; row < claimed.row_count; row++)
 		for (uint32_t i = 0; i < sent[0].count; i++)
-			if (sent[0].ints[i] == rows_at(&claim.rows, row, 0)->i)
-				versions[i] = rows_at(&claim.rows, row, 1)->i;
+			if (sent[0].ints[i] == rows_at(&claimed, row, 0)->i)
+				versions[i] = rows_at(&claimed, row, 1)->i;
 	params[4].ints = versions;
 	fence->params = params;
 	return sent;
+}
+
+/* The other one: the claim goes when the step's segment arrives, and its fence no longer asks for it. */
+static void release_early(struct sim_database *database, struct segment *segment)
+{
+	const struct segment_call *fence = segment_find(segment, STATEMENT_FENCE_UPDATE);
+	struct segment_call release = {.statement = STATEMENT_RELEASE};
+	struct segment own;
+
+	if (!fence)
+		return;
+	own = *segment;
+	release.params = fence->params;
+	own.calls = &release;
+	own.call_count = 1;
+	memory_segment_run(database->tables, &own, server_wall_us(database));
+	log_append(database, &own, server_wall_us(database));
 }
 
 static void server_error(struct segment *segment, const char *sqlstate, const char *text)
@@ -260,6 +285,11 @@ static void server_run(struct sim_database *database, const struct process *proc
 		xact_set(database, xid, XACT_ABORTED);
 		return;
 	}
+	if (segment->writes && database->settings.running)
+		database->settings.running(database->settings.user, segment);
+	if (database->settings.release_early && segment_find(segment, STATEMENT_FENCE_UPDATE))
+		fence_claims(database, segment, segment_find(segment, STATEMENT_FENCE_UPDATE),
+			     wall_us);
 	if (database->settings.no_fence)
 		fence = fence_disarm(database, segment, wall_us);
 	memory_segment_run(database->tables, segment, wall_us);
@@ -275,6 +305,19 @@ static void server_run(struct sim_database *database, const struct process *proc
 		segment_find(segment, STATEMENT_FENCE_UPDATE)->params = fence;
 	if (database->settings.committed)
 		database->settings.committed(database->settings.user, process, segment);
+}
+
+bool sim_database_run(struct sim_database *database, struct segment *segment)
+{
+	int64_t wall_us = server_wall_us(database);
+
+	if (!database->up)
+		return false;
+	memory_segment_run(database->tables, segment, wall_us);
+	if (segment->outcome != SEGMENT_COMMITTED)
+		return false;
+	log_append(database, segment, wall_us);
+	return true;
 }
 
 /* --- requests --- */
@@ -340,6 +383,8 @@ static void request_arrived(struct loop_timer *timer)
 		request->segment.xid = ++database->next_xid;
 		xact_set(database, request->segment.xid, XACT_RUNNING);
 	}
+	if (database->settings.release_early)
+		release_early(database, &request->segment);
 	loop_timer_init(&request->timer, sim_world(database->sim), request_run);
 	loop_timer_start(&request->timer,
 			 sim_latency(database->sim, 50, database->settings.latency_max_us));

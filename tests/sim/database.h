@@ -33,7 +33,11 @@ struct sim_database_settings {
 	uint32_t cut_per_million; /* segments whose connection is lost under way */
 	uint32_t
 		lock_per_million; /* segments that meet locks: passed over, gated, or refused with 55P03 or 40P01 */
-	bool no_fence; /* a planted bug: fences look at neither owner nor version */
+	/* Planted bugs. */
+	bool no_fence;	    /* fences look at neither owner nor version */
+	bool release_early; /* a claim is released in a transaction of its own, before that of its step */
+	/* Called right before a segment that writes, at the same instant. */
+	void (*running)(void *user, const struct segment *segment);
 	/* Called after each segment that wrote has committed, with its calls as they were sent. */
 	void (*committed)(void *user, const struct process *process, const struct segment *segment);
 	void *user;
@@ -56,6 +60,9 @@ void sim_database_cut(struct sim_database *database, const struct process *proce
 void sim_database_forget(struct sim_database *database, const struct process *process);
 void sim_database_shift_wall(struct sim_database *database, int64_t by_us);
 bool sim_database_is_up(const struct sim_database *database);
+
+/* Runs a segment of nobody's replica at once. False: the server is down, or it did not commit. */
+bool sim_database_run(struct sim_database *database, struct segment *segment);
 
 /* The tables as they are now; until the next restart. */
 struct memory_database *sim_database_tables(struct sim_database *database);

@@ -9,17 +9,23 @@
 #define PARTITIONS     4
 #define OUT_PARTITIONS 2
 
-static void load_produce(struct loop_timer *timer)
+/* False: its producer tries again. */
+static bool load_put(struct load *load, const struct load_event *event)
 {
-	struct load_record *record = container_of(timer, struct load_record, timer);
-	struct load *load = record->load;
-	struct load_event *event = record->event;
+	struct rabbit_properties properties = {.message_id = str_of(event->id)};
+
+	return sim_rabbit_put(load->rabbit, event->topic, &properties, str_of(event->body));
+}
+
+/* The same; for a topic that is not there yet too. */
+static bool load_append(struct load *load, struct load_event *event, const char *key)
+{
 	struct str names[] = {STR("event-id")};
 	struct str values[] = {str_of(event->id)};
 	struct kafka_record out = {
 		.topic = str_of(event->topic),
 		.timestamp_ms = -1,
-		.key = record->key[0] ? str_of(record->key) : STR_NONE,
+		.key = key[0] ? str_of(key) : STR_NONE,
 		.value = str_of(event->body),
 		.header_names = names,
 		.header_values = values,
@@ -28,18 +34,27 @@ static void load_produce(struct loop_timer *timer)
 	int64_t offset;
 	int32_t partition;
 
-	/* A topic that is not there yet, or a broker that is away: its producer tries again. */
 	if (!sim_cluster_is_up(load->cluster) ||
-	    !sim_cluster_partitions(load->cluster, event->topic)) {
-		loop_timer_start(timer, 300 * US_PER_MS);
-		return;
-	}
-	load->produced++;
+	    !sim_cluster_partitions(load->cluster, event->topic))
+		return false;
 	offset = sim_cluster_append(load->cluster, event->topic, -1, &out, &partition);
 	if (event->offset >= 0)
-		return;
+		return true;
 	event->partition = partition;
 	event->offset = offset;
+	return true;
+}
+
+static void load_produce(struct loop_timer *timer)
+{
+	struct load_record *record = container_of(timer, struct load_record, timer);
+	struct load *load = record->load;
+	struct load_event *event = record->event;
+
+	if (event->is_amqp ? load_put(load, event) : load_append(load, event, record->key))
+		load->produced++;
+	else
+		loop_timer_start(timer, 300 * US_PER_MS);
 }
 
 static void load_plan(struct load *load, struct load_event *event, const char *key, int64_t at_us)
@@ -51,6 +66,7 @@ static void load_plan(struct load *load, struct load_event *event, const char *k
 	record = &load->records[load->record_count++];
 	record->load = load;
 	record->event = event;
+	event->copies++;
 	snprintf(record->key, sizeof(record->key), "%s", key);
 	loop_timer_init(&record->timer, sim_world(load->sim), load_produce);
 	loop_timer_start(&record->timer, at_us > 0 ? at_us : 0);
@@ -76,6 +92,7 @@ static struct load_event *load_add(struct load *load, enum load_kind kind, const
 
 	assert(load->event_count < LOAD_EVENTS_MAX);
 	*event = (struct load_event){.kind = kind, .topic = topic, .order = order, .offset = -1};
+	event->is_amqp = strcmp(topic, "deals") == 0 || strcmp(topic, "instalments") == 0;
 	snprintf(event->id, sizeof(event->id), "e-%d", ++load->event_count);
 	snprintf(event->key, sizeof(event->key), "%s", key);
 	load_plan(load, event, key, at_us);
@@ -99,7 +116,8 @@ static void load_payments(struct load *load, int order, int64_t order_at_us, int
 			snprintf(key, sizeof(key), "%s", o->id);
 		else if (keys == 1)
 			snprintf(key, sizeof(key), "%s-%d", o->id, i);
-		event = load_add(load, LOAD_PAYMENT, "payments", order, key, at_us, span_us);
+		event = load_add(load, LOAD_PAYMENT, o->is_deal ? "instalments" : "payments", order,
+				 key, at_us, span_us);
 		event->amount = 1 << i;
 		snprintf(event->body, sizeof(event->body), "{\"orderId\":\"%s\",\"amount\":%d}",
 			 o->id, event->amount);
@@ -108,6 +126,9 @@ static void load_payments(struct load *load, int order, int64_t order_at_us, int
 
 static void load_orders(struct load *load, int64_t span_us, bool hot)
 {
+	/* All deals, none, or some. */
+	uint32_t deals_per_million = (uint32_t)sim_below(load->sim, 4) * 400000;
+
 	load->order_count = hot ? (int)sim_between(load->sim, 1, 3)
 				: (int)sim_between(load->sim, 3, LOAD_ORDERS_MAX);
 	for (int i = 0; i < load->order_count; i++) {
@@ -119,7 +140,9 @@ static void load_orders(struct load *load, int64_t span_us, bool hot)
 		order->parts = hot ? (int)sim_between(load->sim, 5, LOAD_PARTS_MAX)
 				   : (int)sim_between(load->sim, 1, 4);
 		order->payments = order->parts + (sim_chance(load->sim, 150000) ? 1 : 0);
-		event = load_add(load, LOAD_ORDER, "orders", i, order->id, at_us, span_us);
+		order->is_deal = sim_chance(load->sim, deals_per_million);
+		event = load_add(load, LOAD_ORDER, order->is_deal ? "deals" : "orders", i,
+				 order->id, at_us, span_us);
 		snprintf(event->body, sizeof(event->body), "{\"orderId\":\"%s\",\"parts\":%d}",
 			 order->id, order->parts);
 		load_payments(load, i, at_us, span_us);
@@ -128,6 +151,7 @@ static void load_orders(struct load *load, int64_t span_us, bool hot)
 
 static void load_hopeless(struct load *load, int64_t span_us)
 {
+	static const char *const topics[] = {"orders", "payments", "deals", "instalments"};
 	struct sim *sim = load->sim;
 	struct load_event *event;
 
@@ -135,18 +159,19 @@ static void load_hopeless(struct load *load, int64_t span_us)
 		char key[24];
 
 		snprintf(key, sizeof(key), "nobody-%d", (int)i);
-		event = load_add(load, LOAD_UNMATCHED, "payments", -1, key,
+		event = load_add(load, LOAD_UNMATCHED,
+				 sim_below(sim, 2) ? "payments" : "instalments", -1, key,
 				 sim_between(sim, 0, span_us), span_us);
 		snprintf(event->body, sizeof(event->body),
 			 "{\"orderId\":\"nobody-%d\",\"amount\":1}", load->event_count);
 	}
 	for (uint64_t i = sim_below(sim, 3); i > 0; i--) {
-		event = load_add(load, LOAD_INVALID, "orders", -1, "o-1",
-				 sim_between(sim, 0, span_us), span_us);
+		event = load_add(load, LOAD_INVALID, sim_below(sim, 2) ? "orders" : "deals", -1,
+				 "o-1", sim_between(sim, 0, span_us), span_us);
 		snprintf(event->body, sizeof(event->body), "{\"parts\":%d}", load->event_count);
 	}
 	for (uint64_t i = sim_below(sim, 4); i > 0; i--) {
-		event = load_add(load, LOAD_POISON, sim_below(sim, 2) ? "orders" : "payments", -1,
+		event = load_add(load, LOAD_POISON, topics[sim_below(sim, ARRAY_LEN(topics))], -1,
 				 "o-1", sim_between(sim, 0, span_us), span_us);
 		snprintf(event->body, sizeof(event->body), "{\"poison\": %d", load->event_count);
 	}
@@ -165,19 +190,57 @@ static void make_receipts(struct loop_timer *timer)
 			       OUT_PARTITIONS);
 }
 
-void load_init(struct load *load, struct sim *sim, struct sim_cluster *cluster, int64_t span_us,
-	       bool hot)
+static void make_instalments(struct loop_timer *timer)
 {
-	*load = (struct load){.sim = sim, .cluster = cluster};
+	struct load *load = container_of(timer, struct load, make_instalments);
+
+	sim_rabbit_queue_make(load->rabbit, "instalments", load->queue_kind);
+}
+
+static void make_slips(struct loop_timer *timer)
+{
+	struct sim_rabbit *rabbit = container_of(timer, struct load, make_slips)->rabbit;
+
+	sim_rabbit_queue_make(rabbit, "slips", RABBIT_QUEUE_CLASSIC);
+	sim_rabbit_bind(rabbit, "papers", "slip", "slips");
+}
+
+static void load_make(struct load *load)
+{
+	struct sim_cluster *cluster = load->cluster;
+	struct sim_rabbit *rabbit = load->rabbit;
+
 	sim_cluster_topic_make(cluster, "orders", PARTITIONS);
 	sim_cluster_topic_make(cluster, "stock", OUT_PARTITIONS);
 	sim_cluster_topic_make(cluster, "replies", OUT_PARTITIONS);
-	loop_timer_init(&load->make_payments, sim_world(sim), make_payments);
-	loop_timer_init(&load->make_receipts, sim_world(sim), make_receipts);
-	loop_timer_start(&load->make_payments,
-			 sim_chance(sim, 900000) ? 0 : sim_between(sim, 1000000, 6000000));
-	loop_timer_start(&load->make_receipts,
-			 sim_chance(sim, 900000) ? 0 : sim_between(sim, 1000000, 20000000));
+	sim_rabbit_queue_make(rabbit, "deals", load->queue_kind);
+	sim_rabbit_queue_make(rabbit, "notes", RABBIT_QUEUE_QUORUM);
+	sim_rabbit_queue_make(rabbit, "answers", RABBIT_QUEUE_CLASSIC);
+	sim_rabbit_queue_make(rabbit, "copies", RABBIT_QUEUE_QUORUM);
+	sim_rabbit_bind(rabbit, "news", NULL, "answers");
+	sim_rabbit_bind(rabbit, "news", NULL, "copies");
+}
+
+/* At once, or when others may have asked for it. */
+static void make_later(struct load *load, struct loop_timer *timer,
+		       void (*make)(struct loop_timer *timer), int64_t most_us)
+{
+	loop_timer_init(timer, sim_world(load->sim), make);
+	loop_timer_start(timer, sim_chance(load->sim, 900000)
+					? 0
+					: sim_between(load->sim, 1000000, most_us));
+}
+
+void load_init(struct load *load, struct sim *sim, struct sim_cluster *cluster,
+	       struct sim_rabbit *rabbit, int64_t span_us, bool hot)
+{
+	*load = (struct load){.sim = sim, .cluster = cluster, .rabbit = rabbit};
+	load->queue_kind = (enum rabbit_queue_kind)sim_below(sim, RABBIT_QUEUE_KIND_COUNT);
+	load_make(load);
+	make_later(load, &load->make_payments, make_payments, 6000000);
+	make_later(load, &load->make_receipts, make_receipts, 20000000);
+	make_later(load, &load->make_instalments, make_instalments, 6000000);
+	make_later(load, &load->make_slips, make_slips, 20000000);
 	load_orders(load, span_us, hot);
 	load_hopeless(load, span_us);
 }
@@ -186,8 +249,12 @@ void load_done(struct load *load)
 {
 	for (int i = 0; i < load->record_count; i++)
 		loop_timer_stop(&load->records[i].timer);
+	for (int i = 0; i < load->event_count; i++)
+		free(load->events[i].receipts);
 	loop_timer_stop(&load->make_payments);
 	loop_timer_stop(&load->make_receipts);
+	loop_timer_stop(&load->make_instalments);
+	loop_timer_stop(&load->make_slips);
 }
 
 bool load_is_produced(const struct load *load)

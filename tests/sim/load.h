@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The load: orders with their payments, in and out of order, some twice, some hopeless.
+ * The load: orders with their payments, in and out of order, some twice, some hopeless. Some of the orders are deals: the same,
+ * but through RabbitMQ.
  *
  * Life cycle: load_init plans everything; records are produced by timers on the world's loop. load_done.
  * Threads: one.
@@ -8,7 +9,9 @@
 #ifndef SUTRA_TESTS_SIM_LOAD_H
 #define SUTRA_TESTS_SIM_LOAD_H
 
+#include "base/id.h"
 #include "tests/sim/cluster.h"
+#include "tests/sim/rabbit.h"
 
 #define LOAD_ORDERS_MAX  12
 #define LOAD_PARTS_MAX   10
@@ -27,21 +30,34 @@ struct load_order {
 	char id[16];
 	int parts;
 	int payments; /* ≥ parts */
+	bool is_deal;
+	struct id instance; /* the checker's; all zero: not there yet */
+};
+
+/* A time that an event was received as a delivery of AMQP. */
+struct load_receipt {
+	const struct process *process;
+	uint64_t lease, tag;
 };
 
 struct load_event {
 	enum load_kind kind;
-	const char *topic;
+	const char *topic; /* or queue */
+	bool is_amqp;
 	char id[24];  /* its idempotency key */
 	char key[24]; /* empty: none */
 	char body[96];
 	int order; /* index; -1 = none */
+	uint32_t copies; /* records or messages */
 	int amount;
 	bool scattered; /* repeated under another key: it has no place in an order */
 	/* The checker's. */
 	int32_t partition;     /* of its first record */
 	int64_t offset;        /* -1 = not there yet */
 	uint64_t effect, dead; /* at which commit; 0 = none */
+	bool kept;	       /* the database has kept it */
+	struct load_receipt *receipts;
+	size_t receipt_count;
 };
 
 /* One time that an event is produced. */
@@ -55,18 +71,21 @@ struct load_record {
 struct load {
 	struct sim *sim;
 	struct sim_cluster *cluster;
+	struct sim_rabbit *rabbit;
 	struct load_order orders[LOAD_ORDERS_MAX];
 	int order_count;
 	struct load_event events[LOAD_EVENTS_MAX];
 	int event_count;
 	struct load_record records[LOAD_RECORDS_MAX];
 	int record_count, produced;
-	struct loop_timer make_payments, make_receipts;
+	struct loop_timer make_payments, make_receipts, make_instalments, make_slips;
+	enum rabbit_queue_kind queue_kind; /* of the queues that come in */
 };
 
-/* All of it comes within `span_us`; `hot`: few orders in many parts, so that everybody wants the same instances. Makes the topics. */
-void load_init(struct load *load, struct sim *sim, struct sim_cluster *cluster, int64_t span_us,
-	       bool hot);
+/* All of it comes within `span_us`; `hot`: few orders in many parts, so that everybody wants the same instances. Makes topics,
+ * queues and exchanges. */
+void load_init(struct load *load, struct sim *sim, struct sim_cluster *cluster,
+	       struct sim_rabbit *rabbit, int64_t span_us, bool hot);
 void load_done(struct load *load);
 bool load_is_produced(const struct load *load);
 

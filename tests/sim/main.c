@@ -16,7 +16,7 @@
 #include "base/attr.h"
 #include "tests/sim/pool.h"
 
-#define SEEDS_DEFAULT 1000
+#define SEEDS_DEFAULT 2000
 /* From so many seeds on every kind of thing must have happened. */
 #define SEEDS_FOR_ALL_KINDS 300
 /* So many seeds at most find each planted bug. */
@@ -41,6 +41,7 @@ struct run {
 	uint64_t checks, failures, reported;
 	uint64_t simulated_s, steps;
 	bool hunting; /* for a planted bug: the first failure is what is wanted */
+	uint64_t most_refused;
 	struct world_counts counts;
 	struct world_result last;
 };
@@ -79,6 +80,8 @@ static bool run_report(void *user, const struct pool_report *report)
 	run->failures += failed;
 	run->steps += report->result.steps;
 	run->simulated_s += (uint64_t)report->result.simulated_us / 1000000;
+	if (report->result.most_refused > run->most_refused)
+		run->most_refused = report->result.most_refused;
 	run->last = report->result;
 #define X(name) run->counts.name += report->result.counts.name;
 	WORLD_COUNTS(X)
@@ -192,6 +195,9 @@ static int run_all(struct run *run, const char *versions)
 	run_seeds(run, run->from, run->seeds);
 	printf("%" PRIu64 " simulated seconds in %" PRIu64 " steps:", run->simulated_s, run->steps);
 	say_counts(&run->counts);
+	printf("at most %" PRIu64
+	       " claims of one instance refused to one replica within a second\n",
+	       run->most_refused);
 	if (run->seeds >= SEEDS_FOR_ALL_KINDS)
 		run_counted(run);
 	if (!run->world.bug) {

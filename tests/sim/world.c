@@ -16,6 +16,7 @@
 #include "base/time.h"
 #include "service.h"
 #include "tests/sim/checker.h"
+#include "tests/sim/operator.h"
 #include "tests/sim/segment_copy.h"
 
 #define REPLICAS_MAX    2
@@ -26,6 +27,8 @@
 #define SETTLE_US       (400 * US_PER_S)
 #define STOP_US         (90 * US_PER_S)
 #define FOREVER_MS      INT64_C(1000000000)
+/* Fewer, with the faults, than what a queue with a limit lets a message come back. */
+#define RABBIT_CUTS_MAX 6
 
 struct world;
 
@@ -54,6 +57,13 @@ enum fault_kind {
 	FAULT_EVICT,
 	FAULT_BREAK_HANDLE,
 	FAULT_CLOCK,
+	FAULT_RABBIT_DOWN,
+	FAULT_RABBIT_CUT_SOME,
+	FAULT_RABBIT_CUT_ALL,
+	FAULT_RABBIT_CHANNELS,
+	FAULT_RABBIT_MOVE,
+	FAULT_RABBIT_DELETE,
+	FAULT_RABBIT_ALARM,
 	FAULT_KIND_COUNT
 };
 
@@ -72,6 +82,8 @@ struct world {
 	struct sim *sim;
 	struct sim_database *database;
 	struct sim_cluster *cluster;
+	struct sim_rabbit *rabbit;
+	struct sim_operator op;
 	struct checker *checker;
 	struct load load;
 	struct slot slots[REPLICAS_MAX];
@@ -106,7 +118,9 @@ const char *world_bug_name(enum world_bug bug)
 
 static const char config_file[] =
 	"connections = ( { name = \"kafka\"; transport = \"kafka\";\n"
-	"  properties = [ \"bootstrap.servers=simulated\", \"session.timeout.ms=6000\" ]; } );\n"
+	"  properties = [ \"bootstrap.servers=simulated\", \"session.timeout.ms=6000\" ]; },\n"
+	"  { name = \"amqp\"; transport = \"amqp\"; url = \"amqp://simulated\"; heartbeat = "
+	"\"PT3S\"; } );\n"
 	"log = { level = \"info\"; format = \"text\"; };\n";
 
 static void setting(struct world *world, const char *name, const char *fmt, ...) PRINTF_LIKE(3, 4);
@@ -211,6 +225,8 @@ static void slot_main(void *arg)
 		.executor_new = slot_executor,
 		.kafka = &sim_kafka_client,
 		.kafka_cluster = sim_cluster_client_new(world->cluster, slot->process),
+		.rabbit = &sim_rabbit_seam,
+		.rabbit_broker = sim_rabbit_client_new(world->rabbit, slot->process),
 		.view = world->options->view,
 		.host = slot->name,
 		.user = slot,
@@ -265,6 +281,7 @@ static void slot_bury(struct slot *slot)
 {
 	sim_database_forget(slot->world->database, slot->process);
 	sim_cluster_forget(slot->world->cluster, slot->process);
+	sim_rabbit_forget(slot->world->rabbit, slot->process);
 	slot->process = NULL;
 	slot->started = false;
 }
@@ -339,6 +356,13 @@ static void fault_on_slot(struct world *world, enum fault_kind kind, struct slot
 	case FAULT_BREAK_HANDLE:
 		sim_cluster_break(world->cluster, slot->process);
 		break;
+	case FAULT_RABBIT_CUT_SOME:
+	case FAULT_RABBIT_CUT_ALL:
+		sim_rabbit_cut(world->rabbit, slot->process, kind == FAULT_RABBIT_CUT_ALL);
+		break;
+	case FAULT_RABBIT_CHANNELS:
+		sim_rabbit_close_channels(world->rabbit, slot->process);
+		break;
 	case FAULT_CLOCK:
 		sim_note(world->sim, "the clock of %s jumps", slot->name);
 		process_shift_wall(slot->process,
@@ -379,6 +403,21 @@ static void fault_strike(struct world *world, enum fault_kind kind)
 	case FAULT_REBALANCE:
 		sim_cluster_rebalance(world->cluster);
 		break;
+	case FAULT_RABBIT_DOWN:
+		if (sim_rabbit_is_up(world->rabbit))
+			sim_rabbit_down(world->rabbit,
+					sim_between(sim, 100 * US_PER_MS, 9 * US_PER_S));
+		break;
+	case FAULT_RABBIT_MOVE:
+		sim_rabbit_move_queue(world->rabbit);
+		break;
+	case FAULT_RABBIT_DELETE:
+		sim_rabbit_delete_queue(world->rabbit,
+					sim_between(sim, 10 * US_PER_MS, 9 * US_PER_S));
+		break;
+	case FAULT_RABBIT_ALARM:
+		sim_rabbit_alarm(world->rabbit, sim_between(sim, 100 * US_PER_MS, 15 * US_PER_S));
+		break;
 	default:
 		if (slot)
 			fault_on_slot(world, kind, slot);
@@ -401,13 +440,18 @@ static void fault_is_due(struct loop_timer *timer)
 	world->due_step = sim_steps(world->sim) + plan->delay_steps;
 }
 
-/* The hook of the database. */
+/* The hooks of the database. */
+static void world_running(void *user, const struct segment *segment)
+{
+	checker_running(((struct world *)user)->checker, segment);
+}
+
 static void world_commit(void *user, const struct process *process, const struct segment *segment)
 {
 	struct world *world = user;
 	struct fault_plan *trap = world->trap;
 
-	checker_commit(world->checker, segment);
+	checker_commit(world->checker, process, segment);
 	if (!trap || world->due || !segment_find(segment, trap->statement))
 		return;
 	world->trap = NULL;
@@ -514,6 +558,8 @@ static void world_calm(struct world *world)
 	world->due = world->trap = NULL;
 	sim_database_calm(world->database);
 	sim_cluster_calm(world->cluster);
+	sim_rabbit_calm(world->rabbit);
+	operator_stop(&world->op);
 	for (int i = 0; i < world->slot_count; i++) {
 		struct slot *slot = &world->slots[i];
 
@@ -560,23 +606,32 @@ static uint32_t rate(struct world *world, int most_per_million)
 		       : 0;
 }
 
-static void world_build(struct world *world)
+static void build_database(struct world *world)
 {
 	struct sim *sim = world->sim;
 	enum world_bug bug = world->options->bug;
-	bool hot = sim_below(sim, 3) == 0;
-	bool slow_owners = hot && sim_below(sim, 2);
-	struct sim_database_settings database = {
+	struct sim_database_settings settings = {
 		.latency_max_us = sim_between(sim, 1 * US_PER_MS, 60 * US_PER_MS),
 		.cut_per_million = rate(world, 30000),
 		.lock_per_million = rate(world, 50000),
 		.no_fence = bug == BUG_NO_FENCE,
+		.release_early = bug == BUG_RELEASE_EARLY,
+		.running = world_running,
 		.committed = world_commit,
+		.user = world,
 	};
-	struct sim_cluster_settings cluster = {
+
+	world->database = sim_database_new(sim, &settings);
+}
+
+static void build_cluster(struct world *world)
+{
+	struct sim *sim = world->sim;
+	enum world_bug bug = world->options->bug;
+	struct sim_cluster_settings settings = {
 		.latency_max_us = sim_between(sim, 1 * US_PER_MS, 80 * US_PER_MS),
-		.session_timeout_us = slow_owners || sim_below(sim, 2) ? 10 * US_PER_S
-								       : 6 * US_PER_S,
+		.session_timeout_us = world->slow_owners || sim_below(sim, 2) ? 10 * US_PER_S
+									      : 6 * US_PER_S,
 		.commit_fails_per_million = rate(world, 200000),
 		.produce_fails_per_million = rate(world, 200000),
 		.produce_unknown_per_million = rate(world, 200000),
@@ -585,19 +640,51 @@ static void world_build(struct world *world)
 		.confirm_early = bug == BUG_CONFIRM_EARLY,
 		.committed = checker_offset,
 		.appended = checker_record,
+		.user = world->checker,
 	};
 
-	world->hot = hot;
-	world->slow_owners = slow_owners;
+	world->cluster = sim_cluster_new(sim, &settings);
+}
+
+static void build_rabbit(struct world *world)
+{
+	struct sim *sim = world->sim;
+	enum world_bug bug = world->options->bug;
+	struct sim_rabbit_settings settings = {
+		.latency_max_us = sim_between(sim, 1 * US_PER_MS, 80 * US_PER_MS),
+		.nack_per_million = rate(world, 200000),
+		.hang_per_million = rate(world, 10000),
+		.cut_per_million = rate(world, 4000),
+		.cuts_max = RABBIT_CUTS_MAX,
+		.ack_before_commit = bug == BUG_AMQP_ACK_BEFORE_COMMIT,
+		.ack_past_hole = bug == BUG_AMQP_ACK_PAST_HOLE,
+		.confirm_early = bug == BUG_AMQP_CONFIRM_EARLY,
+		.published = checker_published,
+		.lost = checker_lost,
+		.delivered = checker_delivered,
+		.acked = checker_acked,
+		.user = world->checker,
+	};
+
+	world->rabbit = sim_rabbit_new(sim, &settings);
+}
+
+static void world_build(struct world *world)
+{
+	struct sim *sim = world->sim;
+
+	world->hot = sim_below(sim, 3) == 0;
+	world->slow_owners = world->hot && sim_below(sim, 2);
 	world->checker = checker_new(sim, &world->load);
-	database.user = world;
-	cluster.user = world->checker;
-	world->database = sim_database_new(sim, &database);
-	world->cluster = sim_cluster_new(sim, &cluster);
+	build_database(world);
+	build_cluster(world);
+	build_rabbit(world);
 	world_settings(world);
-	load_init(&world->load, sim, world->cluster, LOAD_US, world->hot);
-	checker_begin(world->checker, world->cluster, world->database);
-	world->slot_count = slow_owners || sim_below(sim, 4) ? 2 : 1;
+	load_init(&world->load, sim, world->cluster, world->rabbit, LOAD_US, world->hot);
+	checker_begin(world->checker, world->database);
+	operator_begin(&world->op, sim, world->database,
+		       sim_below(sim, 2) ? (uint32_t)sim_below(sim, OPERATOR_HANDS + 1) : 0);
+	world->slot_count = world->slow_owners || sim_below(sim, 4) ? 2 : 1;
 	for (int i = 0; i < world->slot_count; i++) {
 		struct slot *slot = &world->slots[i];
 
@@ -622,6 +709,7 @@ static void world_count(struct world *world, struct world_result *result)
 {
 	const struct sim_database_stats *d = sim_database_stats(world->database);
 	const struct sim_cluster_stats *c = sim_cluster_stats(world->cluster);
+	const struct sim_rabbit_stats *r = sim_rabbit_stats(world->rabbit);
 
 	result->replicas = world->slot_count;
 	result->orders = world->load.order_count;
@@ -643,12 +731,30 @@ static void world_count(struct world *world, struct world_result *result)
 		.redelivered = c->redelivered,
 		.commit_failures = c->commit_failures,
 		.produce_failures = c->produce_failures,
+		.claims_by_hand = world->op.claims,
+		.deliveries = r->delivered,
+		.deliveries_again = r->redelivered,
+		.acks = r->acked,
+		.given_back = r->given_back,
+		.confirms = r->confirmed,
+		.confirms_nacked = r->nacked,
+		.confirms_never = r->hung,
+		.returns = r->returned,
+		.rabbit_cuts = r->cuts,
+		.rabbit_restarts = r->restarts,
+		.channels_closed = r->channels_closed,
+		.consumers_cancelled = r->cancels,
+		.queues_deleted = r->deletions,
+		.alarms = r->alarms,
+		.unconfirmed_lost = r->lost,
 	};
+	result->most_refused = checker_most_refused(world->checker);
 }
 
 static void world_free(struct world *world)
 {
 	load_done(&world->load);
+	operator_done(&world->op);
 	for (int i = 0; i < world->plan_count; i++)
 		loop_timer_stop(&world->plans[i].timer);
 	for (int i = 0; i < world->slot_count; i++) {
@@ -661,6 +767,7 @@ static void world_free(struct world *world)
 	if (sim_failure(world->sim))
 		return;
 	sim_cluster_free(&world->cluster);
+	sim_rabbit_free(&world->rabbit);
 	sim_database_free(&world->database);
 	checker_free(&world->checker);
 	sim_free(&world->sim);

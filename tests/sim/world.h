@@ -18,7 +18,11 @@
 	X(NO_FENCE, "no-fence") \
 	X(ACK_BEFORE_COMMIT, "ack-before-commit") \
 	X(OFFSET_PAST_HOLE, "offset-past-hole") \
-	X(CONFIRM_EARLY, "outbox-delete-before-confirm")
+	X(CONFIRM_EARLY, "outbox-delete-before-confirm") \
+	X(RELEASE_EARLY, "release-outside-transaction") \
+	X(AMQP_ACK_BEFORE_COMMIT, "amqp-ack-before-commit") \
+	X(AMQP_ACK_PAST_HOLE, "amqp-ack-past-hole") \
+	X(AMQP_CONFIRM_EARLY, "amqp-outbox-delete-before-confirm")
 
 enum world_bug {
 	BUG_NONE,
@@ -54,7 +58,23 @@ struct world_options {
 	X(evictions) \
 	X(redelivered) \
 	X(commit_failures) \
-	X(produce_failures)
+	X(produce_failures) \
+	X(claims_by_hand) \
+	X(deliveries) \
+	X(deliveries_again) \
+	X(acks) \
+	X(given_back) \
+	X(confirms) \
+	X(confirms_nacked) \
+	X(confirms_never) \
+	X(returns) \
+	X(rabbit_cuts) \
+	X(rabbit_restarts) \
+	X(channels_closed) \
+	X(consumers_cancelled) \
+	X(queues_deleted) \
+	X(alarms) \
+	X(unconfirmed_lost)
 
 struct world_counts {
 #define X(name) uint64_t name;
@@ -67,6 +87,7 @@ struct world_result {
 	uint64_t steps;
 	int64_t simulated_us;
 	char failure[600]; /* empty: none */
+	uint64_t most_refused; /* claims of one instance that one replica was refused within a second */
 	struct world_counts counts;
 	int replicas, orders, records;
 };
