@@ -5,15 +5,20 @@
  *
  * Three indexes, and no statement gives a condition that fits two of them: inbox_message_pkey by id, inbox_message_order by
  * (order_key, seq), inbox_message_keeper by (place, keeper, seq). The table is empty most of the time, and an empty index looks as
- * good as any other.
+ * good as any other. So nothing is asked of seq but which is first, and where the keeper is not what is looked for it is compared
+ * through coalesce, which no index knows. A keeper's name is not empty.
  */
 #include "store/pg/sql.h"
+
+/* The first seq of the key, where `u` is. */
+#define FIRST \
+	"lateral (select e.seq from sutra.inbox_message e where e.order_key = u.order_key and e.tenant = u.tenant " \
+	"order by e.seq limit 1) f "
 
 /* inbox_message_order, one probe an element. Reads. */
 const char sql_KEPT_PROBE[] =
 	"select u.ord from unnest($1::int8[], $2::text[], $3::uuid[], $4::int8[]) as u(ord, tenant, order_key, before), "
-	"lateral (select from sutra.inbox_message m where m.order_key = u.order_key and m.seq < u.before and m.tenant = u.tenant "
-	"limit 1) k";
+	FIRST "where f.seq < u.before";
 
 /*
  * inbox_message_pkey, one probe an element; by ctid after that. Deletes the keeper's rows, and none at all unless every element's
@@ -22,7 +27,8 @@ const char sql_KEPT_PROBE[] =
 const char sql_KEPT_DELETE[] =
 	"with l as materialized (select u.ord, c.tid from unnest($1::int8[], $2::text[], $3::uuid[], $4::text[]) "
 	"as u(ord, tenant, id, keeper), "
-	"lateral (select m.ctid as tid from sutra.inbox_message m where m.id = u.id and m.tenant = u.tenant and m.keeper = u.keeper "
+	"lateral (select m.ctid as tid from sutra.inbox_message m where m.id = u.id and m.tenant = u.tenant "
+	"and coalesce(m.keeper, '') = u.keeper "
 	"for update skip locked) c), "
 	"w as (delete from sutra.inbox_message m using l where m.ctid = l.tid and (select count(*) from l) = cardinality($1) "
 	"returning l.ord) "
@@ -46,17 +52,15 @@ const char sql_KEPT_OWNER[] =
 
 /* inbox_message_order, from the first of each key on until one of the keeper's; whether there is one before it. Reads. */
 const char sql_KEPT_LOAD[] =
-	"select u.order_key, m.id, m.seq, m.created_at, m.unmatched_at, m.envelope, m.body, a.ahead "
+	"select u.order_key, m.id, m.seq, m.created_at, m.unmatched_at, m.envelope, m.body, f.seq < m.seq "
 	"from unnest($1::text[], $2::uuid[]) as u(tenant, order_key), "
 	"lateral (select c.* from sutra.inbox_message c where c.order_key = u.order_key and c.tenant = u.tenant "
-	"and c.keeper = $3::text order by c.seq limit 1) m, "
-	"lateral (select exists (select from sutra.inbox_message e where e.order_key = u.order_key and e.seq < m.seq "
-	"and e.tenant = u.tenant) as ahead offset 0) a";
+	"and coalesce(c.keeper, '') = $3::text order by c.seq limit 1) m, " FIRST;
 
 #define PLACE "m.place = $1::text || ',' || $2::text and m.tenant = $1::text and m.channel = $2::text "
 #define OLDEST(keeper) \
 	"select m.ctid as tid, m.seq from sutra.inbox_message m where " PLACE "and " keeper " " \
-	"order by m.seq limit $4::int8 for no key update skip locked"
+	"order by m.keeper, m.seq limit $4::int8 for no key update skip locked"
 
 /*
  * inbox_message_keeper: the keepers that have something at this place, by a jump each; those without a live lease; then of each, and of
