@@ -14,7 +14,7 @@
 #define FILLED 40000
 
 /* Tables that grow with the load. */
-static const char *const large[] = {"instance", "wait", "alias", "inbox", "outbox_entry", "dead_letter"};
+static const char *const large[] = {"instance", "wait", "alias", "inbox", "outbox_entry", "dead_letter", "inbox_message"};
 
 static bool is_large(const char *plan_line)
 {
@@ -36,6 +36,7 @@ static bool may_read_all(enum statement_id id)
 {
 	switch (id) {
 	case STATEMENT_OUTBOX_COUNTS:
+	case STATEMENT_KEPT_COUNTS:
 	case STATEMENT_DEPLOYMENT_PINNED:
 		return true;
 	default:
@@ -49,6 +50,7 @@ static bool runs_as_scan(enum statement_id id)
 	case STATEMENT_OUTBOX_SCAN:
 	case STATEMENT_OUTBOX_SWEEP:
 	case STATEMENT_OUTBOX_COUNTS:
+	case STATEMENT_KEPT_COUNTS:
 	case STATEMENT_CLAIM_SWEEP:
 	case STATEMENT_INSTANCE_EXPIRED:
 	case STATEMENT_INBOX_PURGE:
@@ -117,6 +119,21 @@ static bool has_condition(const PGresult *plan, int at)
 	return false;
 }
 
+/* The one way to kept messages that the statement is meant to go. */
+static const char *kept_index(enum statement_id id)
+{
+	switch (id) {
+	case STATEMENT_KEPT_PROBE:
+	case STATEMENT_KEPT_LOAD:
+		return "inbox_message_order";
+	case STATEMENT_KEPT_RECOVER:
+	case STATEMENT_KEPT_RELEASE:
+		return "inbox_message_keeper";
+	default:
+		return "inbox_message_pkey";
+	}
+}
+
 static void check_plan(enum statement_id id, const char *when, const PGresult *plan)
 {
 	const char *name = statement_info(id)->name;
@@ -127,6 +144,9 @@ static void check_plan(enum statement_id id, const char *when, const PGresult *p
 	for (int i = 0; i < PQntuples(plan); i++) {
 		const char *line = PQgetvalue(plan, i, 0);
 
+		if (strstr(line, "Index") && strstr(line, "Scan") && strstr(line, "inbox_message"))
+			ck_assert_msg(may_read_all(id) || strstr(line, kept_index(id)), "%s, %s: not by %s:\n%s", name, when,
+				      kept_index(id), text);
 		if (!is_large(line))
 			continue;
 		ck_assert_msg(may_read_all(id) || !strstr(line, "Seq Scan"), "%s, %s: reads a table whole:\n%s", name, when, text);
@@ -190,6 +210,11 @@ static void fill(PGconn *pg)
 	pg_exec(pg,
 		"insert into sutra.dead_letter (id, tenant, channel, code, created_at) select gen_random_uuid(), 't' || n %% 7, 'c', "
 		"'SUTRA.X', now() from generate_series(1, %d) n",
+		FILLED);
+	pg_exec(pg,
+		"insert into sutra.inbox_message (id, order_key, tenant, channel, kind, keeper, created_at, envelope, body) "
+		"select gen_random_uuid(), gen_random_uuid(), 't' || n %% 7, 'c', 'overflow', 'boot-' || n %% 3, now(), '', "
+		"repeat('x', 200)::bytea from generate_series(1, %d) n",
 		FILLED);
 }
 

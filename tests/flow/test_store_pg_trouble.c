@@ -297,6 +297,72 @@ START_TEST(one_locked_row_stops_nobody_else)
 }
 END_TEST
 
+/* As one_locked_row_stops_nobody_else, of kept messages; and what is gone when the lock is, is lost. */
+START_TEST(one_locked_message_stops_nobody_else)
+{
+	static struct store_commit commits[MANY];
+	struct store_request *all[MANY];
+	struct store_commit keep;
+	PGconn *holder = pg_admin_open();
+	char text[ID_TEXT_SIZE];
+
+	open_rig(false, true, 100);
+	rig_letter(&rig, &keep, "a");
+	for (uint32_t i = 0; i < MANY; i++)
+		commit_keep(&rig, &keep, test_id(1000 + i), test_id(500), "body");
+	ck_assert_int_eq(rig_run(&rig, &keep.base), STORE_OK);
+	pg_exec(holder, "begin");
+	pg_exec(holder, _i ? "delete from sutra.inbox_message where id = '%s'" : "select from sutra.inbox_message where id = '%s' for update",
+		id_format(test_id(1077), text));
+	for (uint32_t i = 0; i < MANY; i++) {
+		rig_spawn(&rig, &commits[i], "a", test_id(i));
+		commit_keep_end(&commits[i], test_id(1000 + i), "boot-1");
+		all[i] = &commits[i].base;
+	}
+	rig_burst(&rig, all, MANY);
+	ck_assert(test_latch_wait(&rig.answered, rig.sent - 1, 5000));
+	ck_assert_int_eq(pg_number(admin, "select count(*) from sutra.instance"), MANY - 1);
+	pg_exec(holder, _i ? "commit" : "rollback");
+	rig_wait(&rig);
+	for (uint32_t i = 0; i < MANY; i++)
+		ck_assert_int_eq(commits[i].base.outcome, _i && i == 77 ? STORE_KEPT_LOST : STORE_OK);
+	ck_assert_int_eq(pg_number(admin, "select count(*) from sutra.inbox_message"), 0);
+	ck_assert_int_eq(pg_number(admin, "select count(*) from sutra.instance"), MANY - _i);
+	PQfinish(holder);
+}
+END_TEST
+
+/* A message is kept and then has its effect, each with its answer cut here and there: kept once, one effect, none left. */
+START_TEST(kept_message_with_answers_cut)
+{
+	struct store_commit commit;
+
+	open_rig(true, true, 100);
+	for (uint32_t n = 1; n <= 12; n++) {
+		for (int step = 0; step < 2; step++) {
+			cut_proxy_arm(proxy, CUT_ANSWERS, 25 * n);
+			if (step == 0) {
+				rig_letter(&rig, &commit, "a");
+				commit_keep(&rig, &commit, test_id(1000 + n), test_id(500), "body");
+			} else if (n % 2) {
+				make_spawn(&commit, n);
+				commit_keep_end(&commit, test_id(1000 + n), "boot-1");
+			} else {
+				rig_letter(&rig, &commit, "a");
+				commit_dead_letter(&rig, &commit, test_id(n), STR("why"));
+				commit_keep_end(&commit, test_id(1000 + n), "boot-1");
+			}
+			ck_assert_int_eq(run(&commit.base), STORE_OK);
+			cut_proxy_arm(proxy, CUT_ANSWERS, -1);
+			ck_assert_int_eq(pg_number(admin, "select count(*) from sutra.inbox_message"), 1 - step);
+		}
+	}
+	check_once(6);
+	ck_assert_int_eq(pg_number(admin, "select count(*) from sutra.dead_letter"), 6);
+	ck_assert_uint_ge(rig_stats(&rig).doubts, 1);
+}
+END_TEST
+
 /* Behind the Sync and before its answer, by the fault point that stands there. */
 START_TEST(commit_cut_by_its_fault_point)
 {
@@ -341,7 +407,9 @@ static Suite *trouble_suite(void)
 	tcase_add_loop_test(tcase, session_left_waiting_inside_a_commit, 0, 2);
 	tcase_add_loop_test(tcase, session_stopped_inside_a_commit, 0, 2);
 	tcase_add_loop_test(tcase, commit_cut_by_its_fault_point, 0, 2);
-	TEST_ADD_ALL(tcase, resume_with_its_answer_cut, one_locked_row_stops_nobody_else, database_away_and_back);
+	tcase_add_loop_test(tcase, one_locked_message_stops_nobody_else, 0, 2);
+	TEST_ADD_ALL(tcase, resume_with_its_answer_cut, one_locked_row_stops_nobody_else, kept_message_with_answers_cut,
+		     database_away_and_back);
 	suite_add_tcase(suite, tcase);
 	return suite;
 }

@@ -302,6 +302,30 @@ void commit_dead_letter(struct store_rig *rig, struct store_commit *commit, stru
 				     sizeof(row));
 }
 
+void commit_keep(struct store_rig *rig, struct store_commit *commit, struct id id,
+		 struct id order_key, const char *body)
+{
+	struct kept_row row = {
+		.id = id,
+		.order_key = order_key,
+		.channel = STR("orders"),
+		.source = STR("amqp:orders/7"),
+		.envelope = STR("\x81\x00"),
+		.body = str_of(body),
+	};
+
+	if (!commit->keeper.ptr)
+		commit->keeper = STR("boot-1");
+	commit->kept_added = grown(rig, commit->kept_added, commit->kept_added_count++, &row,
+				   sizeof(row));
+}
+
+void commit_keep_end(struct store_commit *commit, struct id id, const char *keeper)
+{
+	commit->keeper = str_of(keeper);
+	commit->kept_removed = id;
+}
+
 static void column_take(struct store_rig *rig, struct column *column, char letter, va_list *args)
 {
 	bool scalar = letter >= 'A' && letter <= 'Z';

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What every executor owes, seen through the store: claims, commits, batches; store_suite_rows.c has the rest.
+ * What every executor owes, seen through the store: claims, commits, batches; store_suite_rows.c and
+ * store_suite_kept.c have the rest.
  * Times are not waited for: a timeout of less than nothing makes every stamp stale.
  */
 #include "tests/support/store_suite_private.h"
@@ -14,6 +15,11 @@ static void setup(void)
 {
 	backend->reset(backend->arg);
 	store_rig_init(&suite_rig, backend->executor_new(backend->arg, 2), NULL);
+}
+
+struct executor *suite_executor_new(void)
+{
+	return backend->executor_new(backend->arg, 2);
 }
 
 static void teardown(void)
@@ -724,8 +730,8 @@ void store_suite_add(Suite *suite, const struct store_backend *with)
 {
 	TCase *claims = tcase_create("claims"), *commits = tcase_create("commits"),
 	      *batches = tcase_create("batches"), *outbox = tcase_create("outbox"),
-	      *background = tcase_create("background");
-	TCase *all[] = {claims, commits, batches, outbox, background};
+	      *background = tcase_create("background"), *kept = tcase_create("kept");
+	TCase *all[] = {claims, commits, batches, outbox, background, kept};
 
 	backend = with;
 	TEST_ADD_ALL(claims, claim_returns_what_was_spawned, claim_of_another_owner_is_refused,
@@ -743,6 +749,7 @@ void store_suite_add(Suite *suite, const struct store_backend *with)
 		     tenants_share_a_full_queue, texts_that_the_database_refuses,
 		     stopped_store_answers);
 	store_suite_rows_add(outbox, background);
+	store_suite_kept_add(kept);
 	for (size_t i = 0; i < ARRAY_LEN(all); i++) {
 		tcase_add_checked_fixture(all[i], setup, teardown);
 		tcase_set_timeout(all[i], 60);

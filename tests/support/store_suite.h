@@ -65,6 +65,12 @@ void commit_send(struct store_rig *rig, struct store_commit *commit, const char 
 void commit_dead_letter(struct store_rig *rig, struct store_commit *commit, struct id id,
 			struct str detail);
 
+/* Keeps a message on channel "orders", for keeper "boot-1" unless the commit names one. */
+void commit_keep(struct store_rig *rig, struct store_commit *commit, struct id id,
+		 struct id order_key, const char *body);
+/* Ends one that `keeper` has. */
+void commit_keep_end(struct store_commit *commit, struct id id, const char *keeper);
+
 /* Sends; does not wait. */
 void rig_send(struct store_rig *rig, struct store_request *request);
 /* Sends all within one turn of the store's loop, so that they come to be one batch; does not wait. */

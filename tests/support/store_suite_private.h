@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the two files of the suite share. Life cycle: of one test. Threads: the test's. */
+/* What the files of the suite share. Life cycle: of one test. Threads: the test's. */
 #ifndef SUTRA_TESTS_SUPPORT_STORE_SUITE_PRIVATE_H
 #define SUTRA_TESTS_SUPPORT_STORE_SUITE_PRIVATE_H
 
@@ -12,6 +12,8 @@
 
 /* The store under test. */
 extern struct store_rig suite_rig;
+/* Another executor on the same tables. */
+struct executor *suite_executor_new(void);
 
 struct store_settings *suite_settings_now(int64_t claim_timeout_ms, const char *outbox_owner);
 void suite_reopen(const struct store_settings *settings);
@@ -23,5 +25,6 @@ bool suite_instance_exists(const char *tenants, uint32_t n);
 void suite_many_spawns(struct store_commit *commits, struct store_request **all, bool events);
 
 void store_suite_rows_add(TCase *outbox, TCase *background);
+void store_suite_kept_add(TCase *kept);
 
 #endif

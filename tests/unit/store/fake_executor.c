@@ -93,10 +93,14 @@ static bool step_take(struct fake_executor *fake, const struct segment *segment,
 
 static void fate_locked(struct segment *segment, const struct fake_step *step)
 {
-	const struct column *p = segment->calls[0].params;
+	const struct segment_call *call = segment->calls;
+	const struct column *p;
 
+	while (call->statement != step->when)
+		call++;
+	p = call->params;
 	segment->outcome = SEGMENT_GATED;
-	segment->gate = GATE_FENCE;
+	segment->gate = statement_info(step->when)->gate;
 	segment->failed = arena_alloc(segment->arena, (p[0].count + 1) * sizeof(uint32_t));
 	segment->failed_count = 0;
 	for (uint32_t i = 0; i < p[0].count; i++)

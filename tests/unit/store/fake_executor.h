@@ -12,7 +12,7 @@
 
 enum fake_fate {
 	FAKE_ERROR,         /* refused with `sqlstate` */
-	FAKE_LOCKED,        /* the fences of `instance` (none: of all) meet a foreign lock */
+	FAKE_LOCKED,        /* the gate of `when` fails for rows of `instance` (none: for all), as for a foreign lock */
 	FAKE_NOT_RUN,       /* the connection is lost before the Sync */
 	FAKE_DOUBT_WRITTEN, /* lost after it; it committed */
 	FAKE_DOUBT_LOST,    /* lost after it; it did not */
@@ -28,7 +28,7 @@ struct fake_step {
 	uint32_t times; /* 0 = once */
 	const char *sqlstate;
 	struct id
-		instance; /* only segments with a row of it (third column of the statement `when`); none = any */
+		instance; /* or kept message; only segments with a row of it (third column of the statement `when`); none = any */
 	uint64_t xid;        /* of doubt; 0 = never arrived */
 	int64_t backend_pid; /* 0 = never known */
 };

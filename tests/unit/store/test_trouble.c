@@ -148,6 +148,59 @@ START_TEST(fence_locked_for_ever_is_unavailable)
 }
 END_TEST
 
+/* Kept messages 700 and on, of keeper "boot-1". */
+static void given_kept(uint32_t count)
+{
+	struct store_commit commit;
+
+	rig_letter(&rig, &commit, "a");
+	for (uint32_t i = 0; i < count; i++)
+		commit_keep(&rig, &commit, test_id(700 + i), test_id(500), "body");
+	ck_assert_int_eq(rig_run(&rig, &commit.base), STORE_OK);
+}
+
+static uint32_t kept_count(void)
+{
+	return rig_query(&rig, ",a,", false, STATEMENT_KEPT_LIST, NULL, NULL, ID_NONE, INT64_C(1000))
+		->row_count;
+}
+
+START_TEST(locked_message_waits_in_quarantine)
+{
+	given_kept(5);
+	for (uint32_t i = 0; i < 4; i++) {
+		rig_spawn(&rig, &commits[i], "a", test_id(i + 1));
+		commit_keep_end(&commits[i], test_id(700 + i), "boot-1");
+		all[i] = &commits[i].base;
+	}
+	fake_script(fake, (struct fake_step){.when = STATEMENT_KEPT_DELETE,
+					     .fate = FAKE_LOCKED,
+					     .times = 3,
+					     .instance = test_id(702)});
+	burst(4);
+	ck_assert_uint_eq(count_outcomes(4, STORE_OK), 4);
+	ck_assert_uint_eq(rig_stats(&rig).quarantined, 1);
+	/* The other three went again at once, as one batch. */
+	ck_assert_uint_eq(fake_count(fake, CONN_STEP, STATEMENT_KEPT_DELETE), 2);
+	ck_assert_uint_ge(fake_count(fake, CONN_QUARANTINE, STATEMENT_KEPT_DELETE), 1);
+	ck_assert_int_eq(version_of(3), 1);
+	ck_assert_uint_eq(kept_count(), 1);
+}
+END_TEST
+
+START_TEST(message_locked_for_ever_is_unavailable)
+{
+	given_kept(1);
+	rig_spawn(&rig, &commits[0], "a", test_id(1));
+	commit_keep_end(&commits[0], test_id(700), "boot-1");
+	fake_script(fake, (struct fake_step){.when = STATEMENT_KEPT_DELETE,
+					     .fate = FAKE_LOCKED,
+					     .times = 100});
+	ck_assert_int_eq(rig_run(&rig, &commits[0].base), STORE_UNAVAILABLE);
+	ck_assert_int_eq(version_of(1), 0);
+}
+END_TEST
+
 START_TEST(lock_timeout_halves_down_to_the_stuck_one)
 {
 	given_spawns(16);
@@ -393,6 +446,138 @@ START_TEST(unknown_letter)
 }
 END_TEST
 
+START_TEST(unknown_keep)
+{
+	rig_letter(&rig, &commits[0], "a");
+	commit_keep(&rig, &commits[0], test_id(700), test_id(500), "body");
+	run_unknown(&commits[0], STATEMENT_KEPT_INSERT, _i & 1, _i / 2);
+	ck_assert_uint_eq(kept_count(), 1);
+}
+END_TEST
+
+START_TEST(unknown_spawn_of_a_kept_message)
+{
+	given_kept(1);
+	rig_spawn(&rig, &commits[0], "a", test_id(1));
+	commit_inbox(&rig, &commits[0], "e1");
+	commit_send(&rig, &commits[0], "out", "body");
+	commit_keep_end(&commits[0], test_id(700), "boot-1");
+	run_unknown(&commits[0], STATEMENT_KEPT_DELETE, _i & 1, _i / 2);
+	ck_assert_int_eq(version_of(1), 1);
+	ck_assert_uint_eq(kept_count(), 0);
+	ck_assert(commits[0].outbox[0].claimed);
+}
+END_TEST
+
+START_TEST(unknown_resume_of_a_kept_message)
+{
+	given_kept(1);
+	given_claimed(1);
+	rig_resume(&rig, &commits[0], "a", test_id(1), "lane-1", 1);
+	commit_inbox(&rig, &commits[0], "e1");
+	commit_send(&rig, &commits[0], "out", "body");
+	commit_keep_end(&commits[0], test_id(700), "boot-1");
+	run_unknown(&commits[0], STATEMENT_KEPT_DELETE, _i & 1, _i / 2);
+	ck_assert_int_eq(version_of(1), 2);
+	ck_assert_uint_eq(kept_count(), 0);
+	ck_assert(commits[0].outbox[0].claimed);
+}
+END_TEST
+
+START_TEST(unknown_end_of_a_kept_message)
+{
+	given_kept(1);
+	rig_letter(&rig, &commits[0], "a");
+	commit_dead_letter(&rig, &commits[0], test_id(5), STR("why"));
+	commit_send(&rig, &commits[0], "dead", "body");
+	commit_keep_end(&commits[0], test_id(700), "boot-1");
+	run_unknown(&commits[0], STATEMENT_KEPT_DELETE, _i & 1, _i / 2);
+	ck_assert_uint_eq(kept_count(), 0);
+	ck_assert_uint_eq(
+		rig_query(&rig, ",a,", false, STATEMENT_DEAD_LETTER_LIST, ID_NONE, INT64_C(10))
+			->row_count,
+		1);
+	ck_assert(commits[0].outbox[0].claimed);
+}
+END_TEST
+
+/* Our commit was lost; before it runs again another replica takes the message over, and in some cases ends it. */
+static void run_rivalled(struct store_commit *commit, bool ended)
+{
+	struct store_commit rival;
+	struct store_rig other;
+
+	fake_script(fake, (struct fake_step){.when = STATEMENT_KEPT_DELETE,
+					     .fate = FAKE_DOUBT_LOST,
+					     .backend_pid = 9});
+	fake_script(fake, (struct fake_step){.when = STATEMENT_BACKEND_TERMINATE,
+					     .fate = FAKE_HOLD,
+					     .times = 1});
+	rig_send(&rig, &commit->base);
+	until_in_doubt();
+	store_rig_init(&other, memory_executor_new(database, 1), NULL);
+	rig_query(&other, ",a,", true, STATEMENT_KEPT_RECOVER, "a", "orders", "boot-2", INT64_C(10));
+	rig_letter(&other, &rival, "a");
+	commit_keep_end(&rival, test_id(700), "boot-2");
+	if (ended)
+		ck_assert_int_eq(rig_run(&other, &rival.base), STORE_OK);
+	store_rig_done(&other);
+	fake_release(fake);
+	rig_wait(&rig);
+}
+
+START_TEST(unknown_spawn_that_lost_its_message)
+{
+	given_kept(1);
+	rig_spawn(&rig, &commits[0], "a", test_id(1));
+	commit_keep_end(&commits[0], test_id(700), "boot-1");
+	run_rivalled(&commits[0], _i);
+	ck_assert_int_eq(commits[0].base.outcome, STORE_KEPT_LOST);
+	ck_assert_int_eq(version_of(1), 0);
+}
+END_TEST
+
+START_TEST(unknown_resume_that_lost_its_message)
+{
+	given_kept(1);
+	given_claimed(1);
+	rig_resume(&rig, &commits[0], "a", test_id(1), "lane-1", 1);
+	commit_keep_end(&commits[0], test_id(700), "boot-1");
+	run_rivalled(&commits[0], _i);
+	ck_assert_int_eq(commits[0].base.outcome, STORE_KEPT_LOST);
+	ck_assert_int_eq(version_of(1), 1);
+}
+END_TEST
+
+/* Whoever ended it: it has ended. In another's keeping it has not. */
+START_TEST(unknown_end_that_lost_its_message)
+{
+	given_kept(1);
+	rig_letter(&rig, &commits[0], "a");
+	commit_keep_end(&commits[0], test_id(700), "boot-1");
+	run_rivalled(&commits[0], _i);
+	ck_assert_int_eq(commits[0].base.outcome, _i ? STORE_OK : STORE_KEPT_LOST);
+	ck_assert_uint_eq(kept_count(), !_i);
+}
+END_TEST
+
+START_TEST(unknown_and_message_locked)
+{
+	given_kept(1);
+	rig_letter(&rig, &commits[0], "a");
+	if (_i)
+		rig_spawn(&rig, &commits[0], "a", test_id(1));
+	commit_keep_end(&commits[0], test_id(700), "boot-1");
+	fake_script(fake,
+		    (struct fake_step){.when = STATEMENT_KEPT_DELETE, .fate = FAKE_DOUBT_LOST});
+	fake_script(fake, (struct fake_step){
+				  .when = STATEMENT_KEPT_DELETE, .fate = FAKE_LOCKED, .times = 2});
+	ck_assert_int_eq(rig_run(&rig, &commits[0].base), STORE_OK);
+	ck_assert_uint_eq(kept_count(), 0);
+	ck_assert_int_eq(version_of(1), _i);
+}
+END_TEST
+
 START_TEST(unknown_batch_of_many)
 {
 	given_spawns(MANY);
@@ -629,6 +814,7 @@ static Suite *trouble_suite(void)
 	TCase *cases[] = {gates, doubt, down, batches, faults};
 
 	TEST_ADD_ALL(gates, locked_fence_waits_in_quarantine, fence_locked_for_ever_is_unavailable,
+		     locked_message_waits_in_quarantine, message_locked_for_ever_is_unavailable,
 		     lock_timeout_halves_down_to_the_stuck_one, claim_that_meets_a_lock_is_refused,
 		     bad_element_is_found_by_halves, error_of_the_server_does_not_reject,
 		     shutdown_is_tried_again_then_unavailable, lost_connection_runs_again);
@@ -641,6 +827,14 @@ static Suite *trouble_suite(void)
 	tcase_add_loop_test(doubt, unknown_resume_with_an_event, 0, 8);
 	tcase_add_loop_test(doubt, unknown_resume_without_an_event, 0, 8);
 	tcase_add_loop_test(doubt, unknown_letter, 0, 8);
+	tcase_add_loop_test(doubt, unknown_keep, 0, 8);
+	tcase_add_loop_test(doubt, unknown_spawn_of_a_kept_message, 0, 8);
+	tcase_add_loop_test(doubt, unknown_resume_of_a_kept_message, 0, 8);
+	tcase_add_loop_test(doubt, unknown_end_of_a_kept_message, 0, 8);
+	tcase_add_loop_test(doubt, unknown_spawn_that_lost_its_message, 0, 2);
+	tcase_add_loop_test(doubt, unknown_resume_that_lost_its_message, 0, 2);
+	tcase_add_loop_test(doubt, unknown_end_that_lost_its_message, 0, 2);
+	tcase_add_loop_test(doubt, unknown_and_message_locked, 0, 2);
 	TEST_ADD_ALL(down, what_waits_is_unavailable_when_the_database_goes,
 		     doubt_outlives_a_database_that_is_away, stop_answers_what_is_in_doubt);
 	TEST_ADD_ALL(batches, batches_grow_while_connections_are_busy,
