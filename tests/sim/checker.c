@@ -77,6 +77,7 @@ static void commit_inbox(struct checker *checker, const struct process *process,
 		if (event->dead)
 			sim_fail(checker->sim, "G9: event %s has an effect after its dead letter",
 				 event->id);
+		sim_note(checker->sim, "effect of %s", event->id);
 		event->effect = checker->commits;
 		if (event->kind == LOAD_ORDER)
 			checker->load->orders[event->order].instance = call->params[3].ids[i];
@@ -190,10 +191,13 @@ static void commit_kept(struct checker *checker, const struct segment_call *call
 		struct load_event *event = checker_event_of_body(checker, p[4].strs[i],
 								 p[8].strs[i]);
 
-		if (event)
+		if (event) {
+			sim_note(checker->sim, "%s is kept", event->id);
 			event->kept = true;
-		else
+			checker->kept++;
+		} else {
 			sim_fail(checker->sim, "a kept message of nothing that was sent");
+		}
 	}
 }
 
@@ -421,6 +425,11 @@ void checker_record(void *user, const char *topic, int32_t partition, int64_t of
 		return;
 	record = sim_cluster_record(checker->load->cluster, topic, partition, offset);
 	checker_sent(checker, topic, kafka_record_header(record, "sutra-outbox-key"));
+}
+
+uint64_t checker_kept(const struct checker *checker)
+{
+	return checker->kept;
 }
 
 uint64_t checker_most_refused(const struct checker *checker)

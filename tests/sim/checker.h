@@ -43,6 +43,8 @@ void checker_acked(void *user, const struct rabbit_message *message);
 
 /* The most claims of one instance that one replica was refused within a second; of all instances the worst. */
 uint64_t checker_most_refused(const struct checker *checker);
+/* Messages that the database had to keep. */
+uint64_t checker_kept(const struct checker *checker);
 
 /* Whether there is nothing left to do. */
 bool checker_is_settled(const struct checker *checker);

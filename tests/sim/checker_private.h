@@ -39,7 +39,7 @@ struct checker {
 	struct map sends;      /* outbox key → seen_send */
 	struct map refusals;   /* id and replica → seen_refusals */
 	bool claim_is_gone;    /* of what is about to run: somebody commits without his claim */
-	uint64_t commits, most_refused;
+	uint64_t commits, most_refused, kept;
 };
 
 static inline bool event_is_done(const struct load_event *event)

@@ -100,17 +100,17 @@ static const struct load_event *passed_over(const struct checker *checker,
 
 /*
  * A replica may have received it on several channels, one after the other, and says nowhere for which of these it has taken
- * effect: in one of them everything before it must be done.
+ * effect: in one of them everything before it must be done. What was kept may have been received by another replica.
  */
 void checker_delivery_order(struct checker *checker, const struct load_event *event,
 			    const struct process *process)
 {
 	const struct load_event *other = NULL;
 
-	if (event->order < 0 || event->kept)
+	if (event->order < 0)
 		return;
 	for (size_t i = 0; i < event->receipt_count; i++) {
-		if (event->receipts[i].process != process)
+		if (event->receipts[i].process != process && !event->kept)
 			continue;
 		other = passed_over(checker, event, &event->receipts[i]);
 		if (!other)

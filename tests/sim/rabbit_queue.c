@@ -42,8 +42,8 @@ struct rabbit_message *queue_add(struct rabbit_queue *queue,
 	queue->log[queue->count++] = message;
 	queue->open++;
 	list_push(&queue->ready, &message->link);
-	sim_note(queue->rabbit->sim, "rabbit %s/%llu", queue->name,
-		 (unsigned long long)message->number);
+	sim_note(queue->rabbit->sim, "rabbit %s/%llu %.*s", queue->name,
+		 (unsigned long long)message->number, STR_ARG(properties->message_id));
 	return message;
 }
 

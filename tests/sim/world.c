@@ -162,6 +162,9 @@ static void world_settings(struct world *world)
 	setting(world, "OUTBOX_RETRY_MAX_DELAY", "PT%uS", ONE_OF(world, 2, 4));
 	setting(world, "OUTBOX_WINDOW_MAX_ROWS", "%u", ONE_OF(world, 2, 8, 10000));
 	setting(world, "REFUSAL_BACKOFF_MAX", "PT%uS", ONE_OF(world, 1, 4));
+	setting(world, "REFUSAL_HOLD", "PT%u.%uS", ONE_OF(world, 0, 1, 30), ONE_OF(world, 1, 5));
+	setting(world, "HOLD_MAX_PERSISTED", "%u", ONE_OF(world, 0, 2, 100000));
+	setting(world, "INBOX_RECOVERY_THRESHOLD", "PT%uS", ONE_OF(world, 2, 5));
 	setting(world, "SHUTDOWN_TIMEOUT", "PT%uS", ONE_OF(world, 5, 20));
 }
 
@@ -732,6 +735,7 @@ static void world_count(struct world *world, struct world_result *result)
 		.commit_failures = c->commit_failures,
 		.produce_failures = c->produce_failures,
 		.claims_by_hand = world->op.claims,
+		.kept = checker_kept(world->checker),
 		.deliveries = r->delivered,
 		.deliveries_again = r->redelivered,
 		.acks = r->acked,

@@ -60,6 +60,7 @@ struct world_options {
 	X(commit_failures) \
 	X(produce_failures) \
 	X(claims_by_hand) \
+	X(kept) \
 	X(deliveries) \
 	X(deliveries_again) \
 	X(acks) \
