@@ -9,7 +9,7 @@ import uuid
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import harness  # noqa: E402
-from harness import free_port  # noqa: E402
+from harness import free_port, wait_until  # noqa: E402
 from saga import order_saga, write_package  # noqa: E402
 
 KEY = "test-admin-key"
@@ -170,8 +170,12 @@ class Doctor(harness.Case):
     def test_queues(self):
         setup = self.setup().provision(queue=False)
         queue = setup.names["payments"]
+        unsafe = "unsafe-" + queue
+        with setup.rabbitmq.connect() as amqp:
+            amqp.declare(unsafe, arguments={"x-queue-type": "quorum", "x-delivery-limit": 5})
         cases = (
-            ({"x-queue-type": "quorum", "x-delivery-limit": 5}, "queue-unsafe", "error", "INBOUND.AMQP.QUEUE_UNSAFE"),
+            # Of a queue so new the API does not tell yet which policies apply.
+            ({"x-queue-type": "quorum", "x-delivery-limit": 5}, "queue-unsafe", "warning", "INBOUND.AMQP.QUEUE_UNSAFE"),
             ({"x-queue-type": "quorum", "x-delivery-limit": 5, "x-dead-letter-exchange": "amq.fanout"}, None, None, None),
             ({"x-message-ttl": 1000}, "queue-drops", "warning", "INBOUND.SOURCE_SUSPICIOUS"),
         )
@@ -188,12 +192,46 @@ class Doctor(harness.Case):
             amqp.declare(queue, durable=False)
             self.assert_found(setup.report()[1], "queue-transient", "warning", remedy="durable")
         # Without the management API the broker tells none of it.
-        del setup.amqp["management-url"]
+        api = setup.amqp.pop("management-url")
         code, found, facts = setup.report()
         self.assertEqual((0, []), (code, found))
         self.assertTrue([entry for entry in facts if entry["check"] == "queue-unknown"])
         setup.amqp["management-url"] = f"http://127.0.0.1:{free_port()}"
         self.assert_found(setup.report()[1], "management", "warning", remedy="management-url")
+        setup.amqp["management-url"] = api
+        setup.names["payments"] = setup.channels[1]["bind"] = unsafe
+        setup.write()
+        self.wait_unsafe(setup, "more than 5 times is thrown away: the queue has no dead-letter exchange")
+
+    def wait_unsafe(self, setup, what):
+        """Until the broker has told which policies apply to the queue."""
+        def unsafe():
+            code, found, _ = setup.report()
+            return found if code == 1 else None
+
+        found = wait_until(unsafe, 30, "the queue to be found unsafe", interval=0.3)
+        self.assert_only(found, "queue-unsafe")
+        self.assert_found(found, "queue-unsafe", "error", "INBOUND.AMQP.QUEUE_UNSAFE", f"queue {setup.names['payments']}",
+                          what=what, remedy="x-dead-letter-exchange")
+
+    def test_the_default_limit_of_rabbitmq_4(self):
+        try:
+            rabbitmq = self.use(harness.RabbitMQ(era="4.0", management=True)).start()
+        except harness.Unavailable as missing:
+            self.skipTest(str(missing))
+        setup = self.setup()
+        setup.rabbitmq = rabbitmq
+        setup.amqp.update({"url": rabbitmq.url, "management-url": rabbitmq.management_url})
+        setup.provision()
+        self.wait_unsafe(setup, "more than 20 times is thrown away")
+        # A user who may do no more than the engine needs, and whom the management API refuses.
+        rabbitmq.control("add_user", "engine", "secret")
+        rabbitmq.control("set_permissions", "engine", "^$", ".*", ".*")
+        setup.amqp["url"] = rabbitmq.url.replace("guest:guest", "engine:secret")
+        code, found, _ = setup.report()
+        self.assertEqual(0, code)
+        self.assert_only(found, "management", "queue-unknown")
+        self.assert_found(found, "queue-unknown", "warning", "INBOUND.AMQP.QUEUE_UNSAFE", remedy="management-url")
 
     def test_topics_and_properties(self):
         setup = self.setup().provision(kafka=False)

@@ -72,14 +72,18 @@ static void facts_read(const json_t *root, struct amqp_queue_facts *facts)
 	facts->auto_delete = json_is_true(json_object_get(root, "auto_delete"));
 	facts->exclusive = json_is_true(json_object_get(root, "exclusive"));
 	/* An empty name is the default exchange, which is one too. */
+	facts->policies_known = sources.policy != NULL;
 	facts->has_dead_letter_exchange = json_is_string(json_object_get(sources.arguments, "x-dead-letter-exchange")) ||
 					  json_is_string(json_object_get(sources.policy, "dead-letter-exchange"));
 	facts->is_single_active_consumer =
 		json_is_true(json_object_get(sources.arguments, "x-single-active-consumer"));
 	facts->is_mirrored = json_is_string(json_object_get(sources.policy, "ha-mode"));
-	facts->delivery_limit = delivery_limit_of(&sources);
+	/* From 4.0 on the broker also says itself what came of it. */
+	facts->delivery_limit = limit_in(root, "delivery_limit");
+	if (facts->delivery_limit == AMQP_LIMIT_UNSET)
+		facts->delivery_limit = delivery_limit_of(&sources);
 	facts->delivery_limit_is_policy = limit_in(sources.arguments, "x-delivery-limit") == AMQP_LIMIT_UNSET &&
-					  facts->delivery_limit != AMQP_LIMIT_UNSET;
+					  limit_in(sources.policy, "delivery-limit") != AMQP_LIMIT_UNSET;
 	facts->consumer_timeout_ms = limit_of(&sources, "x-consumer-timeout", "consumer-timeout");
 	facts->message_ttl_ms = limit_of(&sources, "x-message-ttl", "message-ttl");
 	facts->max_length = limit_of(&sources, "x-max-length", "max-length");

@@ -17,6 +17,8 @@ struct transport_connection;
 /* Arguments of the queue and policies together, as the broker weighs them. */
 struct amqp_queue_facts {
 	char type[16]; /* "classic", "quorum", "stream" */
+	/* False: the arguments alone are told yet. The API learns of policies with the queue's figures, seconds later. */
+	bool policies_known;
 	bool durable, auto_delete, exclusive;
 	bool has_dead_letter_exchange;
 	bool is_single_active_consumer;

@@ -115,10 +115,8 @@ static bool report_code(struct prober *p, int code, const struct probe_channel *
 	} else if (code == 403) {
 		report_add(report, SEVERITY_WARNING, CODE_CONFIG_CONNECTION_SUSPICIOUS, "not-permitted", object,
 			   "the user may not ask for it: %s", text);
-		report_remedy(report, p->broker.version >= 403 ?
-					      "from RabbitMQ 4.3 on asking needs the permission configure, which the engine "
-					      "itself does not; set management-url to have queues checked without it" :
-					      "give the user access to it");
+		report_remedy(report, "give the user read access to queues and write access to exchanges; a broker that wants the "
+				      "permission configure for this question tells it by management-url");
 	} else if (code != 0) {
 		report_add(report, SEVERITY_ERROR, CODE_STARTUP_BROKER, "broker-lost", object, "cannot be asked for: %s",
 			   text);

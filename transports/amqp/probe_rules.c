@@ -41,12 +41,14 @@ static void judge_limit(const struct amqp_broker *broker, const char *object, co
 	int64_t limit = amqp_delivery_limit(broker, facts);
 
 	if (limit >= 0 && !facts->has_dead_letter_exchange) {
-		report_add(report, SEVERITY_ERROR, CODE_INBOUND_AMQP_QUEUE_UNSAFE, "queue-unsafe", object,
+		report_add(report, facts->policies_known ? SEVERITY_ERROR : SEVERITY_WARNING, CODE_INBOUND_AMQP_QUEUE_UNSAFE,
+			   "queue-unsafe", object,
 			   "a message returned more than %" PRId64 " times is thrown away%s: the queue has no dead-letter "
-			   "exchange, and %s",
+			   "exchange, and %s%s",
 			   limit, facts->delivery_limit == AMQP_LIMIT_UNSET ? " (the broker's default)" : "",
 			   broker->version >= 403 ? "every connection that breaks counts"
-						  : "every stop of a replica and every connection that breaks counts");
+						  : "every stop of a replica and every connection that breaks counts",
+			   facts->policies_known ? "" : "; which policies apply is not told yet, ask again in ten seconds");
 		report_remedy(report, "set a policy with dead-letter-exchange for the queue, or declare it anew with the "
 				      "argument x-dead-letter-exchange%s",
 			      broker->version >= 400 || !broker->version ? ", or with x-delivery-limit = -1" :

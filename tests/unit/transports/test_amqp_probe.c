@@ -45,6 +45,12 @@ static const struct {
 	{"4.1.0", QUEUE("\"x-delivery-limit\":7", "\"delivery-limit\":9"), 7, "queue-unsafe", SEVERITY_ERROR, ""},
 	{"4.3.6", QUEUE("", ""), 20, "queue-unsafe", SEVERITY_ERROR, "dead-letter-exchange"},
 	{"4.3.6", QUEUE("\"x-delivery-limit\":-1", ""), -1, NULL, SEVERITY_INFO, NULL},
+	/* What the broker says itself counts most. */
+	{"4.3.6",
+	 "{\"name\":\"q\",\"durable\":true,\"type\":\"quorum\",\"delivery_limit\":30,\"effective_policy_definition\":{}}", 30,
+	 "queue-unsafe", SEVERITY_ERROR, ""},
+	/* Before the figures of the queue have come there is no word of policies. */
+	{"4.0.5", "{\"name\":\"q\",\"durable\":true,\"type\":\"quorum\"}", 20, "queue-unsafe", SEVERITY_WARNING, ""},
 	{"3.10.8", NULL, -1, NULL, SEVERITY_INFO, NULL},
 	{"4.0.5", NULL, 20, "queue-unknown", SEVERITY_WARNING, "management-url"},
 	{"4.3.6", NULL, 20, "queue-unknown", SEVERITY_WARNING, "management-url"},
