@@ -298,5 +298,26 @@ class AmqpClient:
         message.left = left
         return message
 
+    def consume(self, queue, count):
+        """So many messages by a consumer, as the engine gets them. They go back when the connection is closed.
+
+        In order then, whereas each get() is a consumer of its own to a quorum queue, which returns those in the order of
+        their names.
+        """
+        self._send(1, 60, 10, struct.pack(">IHB", 0, count, 0))
+        self._expect((60, 11))
+        self._send(1, 60, 20, struct.pack(">H", 0) + short(queue) + short("test") + b"\0" + table({}))
+        self._expect((60, 21))
+        messages = []
+        while len(messages) < count:
+            delivery = self._expect((60, 60))
+            delivery.short()
+            tag, redelivered = delivery.number("Q"), delivery.number("B")
+            exchange, key = delivery.short(), delivery.short()
+            message = self._content()
+            message.tag, message.redelivered, message.exchange, message.routing_key = tag, bool(redelivered), exchange, key
+            messages.append(message)
+        return messages
+
     def get_all(self, queue):
         return list(iter(lambda: self.get(queue), None))

@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The AMQP transport in the running engine, on a real RabbitMQ: the order saga over queues, and what a broker does to it."""
 
-import json
 import os
-import random
 import subprocess
 import sys
 import unittest
@@ -13,10 +11,8 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 import harness  # noqa: E402
 from amqp import Message  # noqa: E402
 from harness import Record, wait_until  # noqa: E402
-from saga import (  # noqa: E402
-    STREAMS, Order, dead_letters, kafka_connection, order_saga, statuses, store, write_package)
-
-QUORUM = {"x-queue-type": "quorum"}
+from rabbit import QUORUM, RabbitSaga, RabbitStreams, json_of  # noqa: E402
+from saga import dead_letters, kafka_connection, statuses, store, write_package  # noqa: E402
 
 REPLY = """<?xml version="1.0" encoding="UTF-8"?>
 <definitions xmlns="http://www.omg.org/spec/BPMN/20100524/MODEL" xmlns:q="urn:sutra:q:1.0" id="D" targetNamespace="urn:t">
@@ -35,97 +31,6 @@ REPLY = """<?xml version="1.0" encoding="UTF-8"?>
   </process>
 </definitions>
 """
-
-
-class RabbitSaga:
-    """The order saga with every channel on RabbitMQ, but those that `settings` says otherwise of."""
-
-    def __init__(self, rabbitmq, folder, arguments=None, hold="PT30S", settings=None, declare=True, url=None):
-        self.rabbitmq = rabbitmq
-        self.mark = uuid.uuid4().hex[:8]
-        self.arguments = arguments
-        self.url = url or rabbitmq.url
-        self.queues = {name: f"{name}-{self.mark}" for name in ("orders", "payments", "stock", "order-replies")}
-        self.exchange = f"events-{self.mark}"
-        self.made = 0
-        self.chance = random.Random(self.mark)
-        if declare:
-            with rabbitmq.connect() as amqp:
-                self.declare(amqp)
-        channels = [
-            {"name": "orders", "transport": "amqp", "bind": self.queues["orders"]},
-            {"name": "payments", "transport": "amqp", "bind": self.queues["payments"],
-             "unmatched": {"hold": hold, "then": "dead-letter"}},
-            {"name": "stock", "direction": "outbound", "transport": "amqp", "bind": self.queues["stock"]},
-            {"name": "order-replies", "direction": "outbound", "transport": "amqp", "bind": f"{self.exchange}/reply.order"},
-        ]
-        for channel in channels:
-            channel.update((settings or {}).get(channel["name"], {}))
-        self.packages = os.path.join(folder, "packages")
-        write_package(os.path.join(self.packages, "order-saga"), channels, {"order.bpmn": order_saga()}, "order-saga")
-
-    def declare(self, amqp):
-        for queue in self.queues.values():
-            amqp.declare(queue, arguments=self.arguments)
-        amqp.exchange(self.exchange)
-        amqp.bind(self.queues["order-replies"], self.exchange, "reply.#")
-
-    def connection(self, **more):
-        return {"name": "amqp", "transport": "amqp", "url": self.url, "heartbeat": "PT2S", **more}
-
-    def config(self, database, *connections, **more):
-        return {"deployment.dir": self.packages, **store(database),
-                "connections": [self.connection(**more), *connections]}
-
-    def orders(self, count):
-        made = [Order(self.made + number, self.chance) for number in range(count)]
-        self.made += count
-        return made
-
-    def send_orders(self, orders):
-        with self.rabbitmq.connect() as amqp:
-            amqp.publish_all("", self.queues["orders"], [
-                Message(order.record().value, message_id="order-" + order.id, content_type="application/json")
-                for order in orders])
-
-    def send_payments(self, orders):
-        with self.rabbitmq.connect() as amqp:
-            amqp.publish_all("", self.queues["payments"], [
-                Message(order.payment().value, message_id="payment-" + order.id) for order in orders])
-
-    def wait_done(self, database, count, timeout=60, outbox_timeout=30):
-        wait_until(lambda: statuses(database).get("COMPLETED", 0) == count, timeout, f"{count} instances to complete")
-        wait_until(lambda: database.count("select count(*) from sutra.outbox_entry") == 0,
-                   outbox_timeout, "an empty outbox")
-
-    def unique(self, case, queue):
-        """The messages of a queue, those under one message-id once."""
-        with self.rabbitmq.connect() as amqp:
-            messages = amqp.get_all(self.queues[queue])
-        first = {}
-        for message in messages:
-            case.assertRegex(message.message_id, r"^[0-9a-f-]{36}$")
-            case.assertEqual(message.message_id, message.headers["sutra-outbox-key"])
-            case.assertEqual(2, message.delivery_mode)
-            case.assertEqual("application/json", message.content_type)
-            before = first.setdefault(message.message_id, message)
-            case.assertEqual(before.body, message.body)
-        return list(first.values())
-
-    def account(self, case, database, orders):
-        """Nothing lost, nothing doubled, nothing left."""
-        case.assertEqual({"COMPLETED": len(orders)}, statuses(database))
-        case.assertEqual({}, dead_letters(database))
-        case.assertEqual(2 * len(orders), database.count("select count(*) from sutra.inbox"))
-        case.assertEqual(0, database.count("select count(*) from sutra.wait"))
-        replies = [json_of(message) for message in self.unique(case, "order-replies")]
-        case.assertEqual(len(orders), len(replies))
-        case.assertEqual({order.id: order.reply() for order in orders}, {reply["orderId"]: reply for reply in replies})
-        case.assertEqual(len(orders), len(self.unique(case, "stock")))
-
-
-def json_of(message):
-    return json.loads(message.body)
 
 
 class Saga(harness.Case):
@@ -204,32 +109,15 @@ class Saga(harness.Case):
 
     def test_messages_of_one_instance_keep_their_order(self):
         """Items of ten instances in one queue, before and behind their openings, over 16 lanes: each takes its own in order."""
-        rabbitmq = self.rabbitmq()
-        mark = uuid.uuid4().hex[:8]
         database = self.postgres()
         self.migrate(database)
-        packages = os.path.join(self.folder(), "packages")
-        write_package(os.path.join(packages, "streams"), [
-            {"name": "items", "transport": "amqp", "bind": f"items-{mark}"},
-            {"name": "passed", "direction": "outbound", "transport": "amqp", "bind": f"passed-{mark}"},
-        ], {"streams.bpmn": STREAMS}, "streams")
-        streams = [f"s{number}" for number in range(10)]
-        opened = [Message(f'{{"stream":"{stream}"}}', message_id="open-" + stream, type="open") for stream in streams]
-        items = [Message(f'{{"stream":"{stream}","number":{number},"final":{"true" if number == 20 else "false"}}}',
-                         message_id=f"item-{stream}-{number}", type="item")
-                 for number in range(1, 21) for stream in streams]
-        with rabbitmq.connect() as amqp:
-            for queue in (f"items-{mark}", f"passed-{mark}"):
-                amqp.declare(queue)
-            amqp.publish_all("", f"items-{mark}", items[:50] + opened + items[50:])
-            self.sutra({"deployment.dir": packages, "engine.shards": 16, **store(database),
-                        "connections": [{"name": "amqp", "transport": "amqp", "url": rabbitmq.url}]})
-            wait_until(lambda: statuses(database).get("COMPLETED", 0) == 10, 60, "the streams to end")
-            wait_until(lambda: database.count("select count(*) from sutra.outbox_entry") == 0, 20, "an empty outbox")
-            passed = [json_of(message) for message in amqp.get_all(f"passed-{mark}")]
-        self.assertEqual({0}, {item["disorder"] for item in passed})
-        for stream in streams:
-            self.assertEqual(list(range(1, 21)), [item["number"] for item in passed if item["stream"] == stream])
+        streams = RabbitStreams(self.rabbitmq(), self.folder())
+        names = [f"s{number}" for number in range(10)]
+        items = [streams.item(name, number, final=number == 20) for number in range(1, 21) for name in names]
+        streams.send(items[:50] + [streams.opening(name) for name in names] + items[50:])
+        self.sutra(streams.config(database, **{"engine.shards": 16}))
+        streams.wait_done(database, 10)
+        streams.account(self, {name: 20 for name in names})
 
     def test_reply_to_and_header_types(self):
         rabbitmq = self.rabbitmq()
