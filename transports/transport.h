@@ -198,7 +198,7 @@ struct probe_channel {
 	bool is_inbound;
 	uint32_t max_in_flight;
 	uint64_t payload_cap_bytes; /* the channel's own, or the engine's */
-	int64_t longest_hold_ms;    /* how long a message may wait unsettled; 0 = not known to wait */
+	int64_t longest_hold_ms;    /* how long a message may stay unsettled while it is refused */
 };
 
 struct probe_question {

@@ -43,8 +43,7 @@ static struct probe_channel channel_question(struct doctor *doctor, const struct
 		.payload_cap_bytes = channel->payload_cap_bytes
 					     ? channel->payload_cap_bytes
 					     : (uint64_t)config_int(doctor->config, "codec.max-payload-bytes"),
-		.longest_hold_ms = channel->unmatched_hold_ms >= 0 ? channel->unmatched_hold_ms
-								   : config_ms(doctor->config, "unmatched.hold"),
+		.longest_hold_ms = config_ms(doctor->config, "refusal.hold"),
 	};
 }
 

@@ -140,11 +140,10 @@ void amqp_judge_queue(const struct amqp_broker *broker, const struct probe_chann
 
 	snprintf(object, sizeof(object), "queue %s", channel->bind);
 	if (channel->longest_hold_ms > consumer_timeout_ms / 3) {
-		report_add(report, SEVERITY_WARNING, CODE_CONFIG_CONNECTION_SUSPICIOUS, "hold-too-long", object,
-			   "messages may be held for %" PRId64 " s, which is over a third of consumer-timeout (%" PRId64 " s)",
+		report_add(report, SEVERITY_INFO, CODE_NONE, "hold-shortened", object,
+			   "refusal.hold is %" PRId64 " s, and a message is held for a third of consumer-timeout (%" PRId64
+			   " s) at most",
 			   channel->longest_hold_ms / 1000, consumer_timeout_ms / 1000);
-		report_remedy(report, "shorten the hold of the channel, or raise the broker's consumer_timeout and "
-				      "consumer-timeout of the connection");
 	}
 	if (!broker->is_rabbitmq)
 		return;

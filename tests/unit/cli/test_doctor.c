@@ -127,7 +127,7 @@ START_TEST(report_without_findings)
 END_TEST
 
 static const char channels[] =
-	"channels = ({ name = \"a\"; transport = \"kafka\"; bind = \"a-topic\"; unmatched = { hold = \"PT2M\"; }; },"
+	"channels = ({ name = \"a\"; transport = \"kafka\"; bind = \"a-topic\"; },"
 	"{ name = \"b\"; transport = \"kafka\"; bind = \"b-topic\"; group = \"g\"; payload-cap-bytes = 77; },"
 	"{ name = \"c\"; direction = \"outbound\"; transport = \"kafka\"; bind = \"a-topic\"; },"
 	"{ name = \"d\"; direction = \"outbound\"; transport = \"kafka\"; bind = \"a-topic\"; },"
@@ -153,14 +153,14 @@ START_TEST(brokers_are_asked_about_their_channels)
 	free(test_file_write(dir, "shop/channels.conf", str_of(channels)));
 	free(test_file_write(dir, "shop/bpmn/p.bpmn", str_of(bpmn)));
 	buf_printf(&text,
-		   "deployment: { dir = \"%s\"; }; datasource: { url = \"postgresql://x\"; pool-size = 3; };\n"
+		   "refusal: { hold = \"PT45S\"; }; deployment: { dir = \"%s\"; }; datasource: { url = \"postgresql://x\"; pool-size = 3; };\n"
 		   "connections = ({ name = \"kafka\"; transport = \"kafka\"; properties = [ \"bootstrap.servers=k:1\" ]; });",
 		   dir);
 	config = config_of(text.data);
 	doctor_fake(&doctor, config);
 	ck_assert_ptr_nonnull(asked);
-	ck_assert_str_eq(asked, "in a-topic sutra.default.a 120000 10485760; in b-topic g 30000 77; "
-				"out a-topic  30000 10485760; ");
+	ck_assert_str_eq(asked, "in a-topic sutra.default.a 45000 10485760; in b-topic g 45000 77; "
+				"out a-topic  45000 10485760; ");
 	entry = report_find(&doctor.report, "connection-missing", 0);
 	ck_assert_ptr_nonnull(entry);
 	ck_assert_str_eq(entry->object, "channel default/e");
