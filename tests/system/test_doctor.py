@@ -263,6 +263,7 @@ class Doctor(harness.Case):
         for entry in found:
             self.assertEqual("SUTRA.STARTUP.BROKER", entry["code"])
             self.assertNotIn("guest", entry["what"])
+        setup.properties = {}
         setup.amqp["url"] = setup.rabbitmq.url.replace("guest:guest", "guest:wrong")
         entry = next(entry for entry in setup.report()[1] if entry["area"] == "connection amqp")
         self.assertIn("refuses the login", entry["what"])
