@@ -6,7 +6,7 @@
 
 The folder is ${SUTRA_TEST_CACHE:-${XDG_CACHE_HOME:-~/.cache}/sutra-tests}/debian/<suite>-<key>:
 
-    root/       what debootstrap makes of the suite and the package; used, never written to
+    tree/       what debootstrap makes of the suite and the package; used, never written to
     complete    the moment of the last use
 
 It is built beside its place and moved there when it is whole, so a half-built one is never used; a lock keeps several runs
@@ -47,7 +47,7 @@ class Root:
         self.place = cache_folder("debian")
         recipe = "\n".join([suite, package, os.uname().machine, POLICY, HOSTS])
         self.folder = os.path.join(self.place, f"{suite}-{hashlib.sha256(recipe.encode()).hexdigest()[:12]}")
-        self.root = self.folder + "/root"
+        self.root = self.folder + "/tree"
         self.why = self.folder + ".failed"
         self.inside = ["unshare", "--mount", "--propagation", "private", "sh", "-c", INSIDE, self.root]
 
@@ -99,7 +99,7 @@ class Root:
         new = tempfile.mkdtemp(prefix="new-", dir=self.place)
         os.chmod(new, 0o755)
         try:
-            self._build(new + "/root")
+            self._build(new + "/tree")
             with open(new + "/complete", "w", encoding="ascii"):
                 pass
             shutil.rmtree(self.folder, ignore_errors=True)
