@@ -58,6 +58,7 @@ struct sim_rabbit_settings {
 	uint32_t
 		cut_per_million; /* frames to the broker with which the connection is lost; in all at most `cuts_max` */
 	uint32_t cuts_max;
+	const char *product;
 	/* Planted bugs. */
 	bool ack_before_commit; /* delivered is acknowledged */
 	bool ack_past_hole;     /* one acknowledgement is for all before it */

@@ -246,7 +246,8 @@ static void take_ack(struct rabbit_channel *channel, const struct frame *frame)
 
 static void take_nack(struct rabbit_channel *channel, const struct frame *frame)
 {
-	struct rabbit_out *out = out_find(channel, frame->tag);
+	struct rabbit_out *out = frame->multiple ? list_first(&channel->out, struct rabbit_out, link)
+						 : out_find(channel, frame->tag);
 	struct rabbit_queue *queue;
 
 	if (!out)
@@ -258,6 +259,8 @@ static void take_nack(struct rabbit_channel *channel, const struct frame *frame)
 			 process_name(channel->handle->process), queue->name,
 			 (unsigned long long)out->message->number);
 	out_return(channel, out, true);
+	while (frame->multiple && (out = list_first(&channel->out, struct rabbit_out, link)))
+		out_return(channel, out, true);
 	queue_pump(queue);
 }
 
@@ -357,6 +360,9 @@ static void take_close(struct rabbit_channel *channel)
 	tell(channel, RABBIT_EVENT_CLOSED);
 	if (channel->closing)
 		return; /* the two have crossed */
+	/* Before 4.0 the end of the channel is how messages are given back in order; from then on it may cost them a life. */
+	if (channel->out_count && strstr(rabbit_of(channel)->settings.product, " 3."))
+		channel_return_all(channel);
 	if (channel->out_count)
 		sim_fail(rabbit_of(channel)->sim, "G2: %s closes a channel with %u deliveries out",
 			 process_name(channel->handle->process), channel->out_count);

@@ -182,6 +182,15 @@ static void client_nack(struct rabbit_handle *handle, uint16_t channel, uint64_t
 		frame->tag = tag;
 }
 
+static void client_nack_all(struct rabbit_handle *handle, uint16_t channel)
+{
+	struct frame *frame = frame_send(handle, FRAME_NACK, channel);
+
+	check_loop(handle);
+	if (frame)
+		frame->multiple = true;
+}
+
 static void client_confirm(struct rabbit_handle *handle, uint16_t channel)
 {
 	check_loop(handle);
@@ -241,9 +250,9 @@ static void client_close(struct rabbit_handle **handle, bool is_orderly)
 	frame_send(h, FRAME_END, 0);
 }
 
-static const char *client_product(struct rabbit_handle *handle UNUSED)
+static const char *client_product(struct rabbit_handle *handle)
 {
-	return "RabbitMQ simulated";
+	return handle->rabbit->settings.product;
 }
 
 const struct rabbit_client sim_rabbit_seam = {
@@ -256,6 +265,7 @@ const struct rabbit_client sim_rabbit_seam = {
 	.cancel = client_cancel,
 	.ack = client_ack,
 	.nack = client_nack,
+	.nack_all = client_nack_all,
 	.confirm = client_confirm,
 	.publish = client_publish,
 	.close = client_close,

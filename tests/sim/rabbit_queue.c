@@ -176,7 +176,11 @@ static void requeue(struct rabbit_queue *queue, struct rabbit_message *message, 
 		to_old_place(queue, message);
 		break;
 	case RABBIT_QUEUE_QUORUM:
-		list_push(&queue->ready, &message->link);
+		/* The end of a channel gives back in order and to the front, a nack to the end. */
+		if (by_nack)
+			list_push(&queue->ready, &message->link);
+		else
+			to_old_place(queue, message);
 		break;
 	default:
 		list_push(&queue->returned, &message->link);

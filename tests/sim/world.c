@@ -659,6 +659,7 @@ static void build_rabbit(struct world *world)
 		.hang_per_million = rate(world, 10000),
 		.cut_per_million = rate(world, 4000),
 		.cuts_max = RABBIT_CUTS_MAX,
+		.product = sim_chance(sim, 500000) ? "RabbitMQ 3.10.8" : "RabbitMQ 4.3.6",
 		.ack_before_commit = bug == BUG_AMQP_ACK_BEFORE_COMMIT,
 		.ack_past_hole = bug == BUG_AMQP_ACK_PAST_HOLE,
 		.confirm_early = bug == BUG_AMQP_CONFIRM_EARLY,

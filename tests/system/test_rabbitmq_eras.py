@@ -88,18 +88,18 @@ class Settle:
 
     def stop_returns_all(self, arguments, headers):
         self.replica(arguments, free=("s2",))
-        held = self.items(["s0", "s1"], 12)
+        held = self.items(["s0", "s1"], 30)
         self.streams.send(held[:10] + self.items(["s2"], 5) + held[10:])
         self.streams.wait_done(self.database, 1)
-        self.wait_held(24)
+        self.wait_held(60)
         self.assertEqual(0, self.engine.terminate())
-        back = self.streams.peek(24)
+        back = self.streams.peek(60)
         self.assertEqual([message.message_id for message in held], [message.message_id for message in back])
         self.assertEqual({True}, {message.redelivered for message in back})
-        self.assertEqual([headers] * 24, [counts(message) for message in back])
+        self.assertEqual([headers] * 60, [counts(message) for message in back])
         self.engine.start()
-        self.wait_held(24)
-        self.finish(3, {"s0": 12, "s1": 12, "s2": 5})
+        self.wait_held(60)
+        self.finish(3, {"s0": 30, "s1": 30, "s2": 5})
 
     def test_a_stop_returns_everything_in_order_classic(self):
         self.stop_returns_all(None, {})
@@ -111,21 +111,21 @@ class Settle:
 
     def deaths_lose_nothing(self, arguments, headers):
         self.replica(arguments, free=("s2",))
-        held = self.items(["s0", "s1"], 12)
+        held = self.items(["s0", "s1"], 30)
         self.streams.send(held[:10] + self.items(["s2"], 5) + held[10:])
         self.streams.wait_done(self.database, 1)
         for death in range(DEATHS):
-            self.wait_held(24)
+            self.wait_held(60)
             self.engine.kill()
-            wait_until(lambda: self.streams.waiting() == 24, 10, "the messages to be back")
+            wait_until(lambda: self.streams.waiting() == 60, 10, "the messages to be back")
             if death < DEATHS - 1:
                 self.engine.start()
-        back = self.streams.peek(24)
+        back = self.streams.peek(60)
         self.assertEqual([message.message_id for message in held], [message.message_id for message in back])
         self.assertEqual({True}, {message.redelivered for message in back})
-        self.assertEqual([headers] * 24, [counts(message) for message in back])
+        self.assertEqual([headers] * 60, [counts(message) for message in back])
         self.engine.start()
-        self.finish(3, {"s0": 12, "s1": 12, "s2": 5})
+        self.finish(3, {"s0": 30, "s1": 30, "s2": 5})
 
     def test_deaths_lose_nothing_classic(self):
         self.deaths_lose_nothing(None, {})

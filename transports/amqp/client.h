@@ -93,6 +93,8 @@ struct rabbit_client {
 	void (*ack)(struct rabbit_handle *handle, uint16_t channel, uint64_t tag, bool multiple);
 	/* Back into the queue. */
 	void (*nack)(struct rabbit_handle *handle, uint16_t channel, uint64_t tag);
+	/* All that the channel has and has not answered, by one request. */
+	void (*nack_all)(struct rabbit_handle *handle, uint16_t channel);
 	void (*confirm)(struct rabbit_handle *handle, uint16_t channel);
 	/* Persistent and mandatory. Poll until RABBIT_EVENT_NONE right before it. */
 	void (*publish)(struct rabbit_handle *handle, uint16_t channel, struct str exchange, struct str routing_key,

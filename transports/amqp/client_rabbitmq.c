@@ -166,6 +166,13 @@ static void rabbit_nack(struct rabbit_handle *handle, uint16_t channel, uint64_t
 	send_method(handle, channel, AMQP_BASIC_NACK_METHOD, &method);
 }
 
+static void rabbit_nack_all(struct rabbit_handle *handle, uint16_t channel)
+{
+	amqp_basic_nack_t method = {.delivery_tag = 0, .multiple = 1, .requeue = 1};
+
+	send_method(handle, channel, AMQP_BASIC_NACK_METHOD, &method);
+}
+
 static void rabbit_confirm(struct rabbit_handle *handle, uint16_t channel)
 {
 	amqp_confirm_select_t method = {.nowait = 0};
@@ -571,6 +578,7 @@ const struct rabbit_client rabbit_client_rabbitmq = {
 	.cancel = rabbit_cancel,
 	.ack = rabbit_ack,
 	.nack = rabbit_nack,
+	.nack_all = rabbit_nack_all,
 	.confirm = rabbit_confirm,
 	.publish = rabbit_publish,
 	.close = rabbit_close,

@@ -15,7 +15,7 @@
  * know). The window is the broker's prefetch; nothing is ever fetched beyond it.
  *
  * While the consumer lives nothing is given back by itself: what comes back is delivered again at once, or behind its
- * neighbours. At a stop the subscription ends first, then everything that was not done goes back in the order of delivery.
+ * neighbours. At a stop the subscription ends first, then everything that was not done goes back at once, see channel_close.
  */
 #include <inttypes.h>
 #include <stdarg.h>
@@ -36,6 +36,8 @@
 /* For each answer that a stop waits for. */
 #define ANSWER_US (5 * US_PER_S)
 #define CODE_NOT_FOUND 404
+/* The version from which on a queue takes many messages back in order by one nack. */
+#define NACKS_IN_ORDER 400
 
 enum consumer_phase { PHASE_NEW, PHASE_RUNNING, PHASE_STOPPING, PHASE_ENDED };
 
@@ -463,10 +465,20 @@ static void consumer_end(struct amqp_consumer *consumer)
 	loop_post(consumer->base.loop, &consumer->end);
 }
 
-/* Gives everything back and closes the channel, whose answer says that the broker has heard all of it. */
+/*
+ * Gives everything back and closes the channel, whose answer says that the broker has heard all of it.
+ *
+ * A quorum queue takes some thirty commands of a channel at a time. Of many messages given back one by one the rest are still
+ * waiting when the channel closes, and come back in another way than the first: out of order, or counted. So all go in one
+ * command. Before 4.0 even that puts them out of order; there the end of the channel itself gives back everything in
+ * order, and counts as much as a nack does.
+ */
 static void channel_close(struct amqp_consumer *consumer)
 {
-	flush(consumer, true);
+	flush(consumer, false);
+	if (consumer->lease && consumer->connected && tags_are_out(&consumer->lease->tags) &&
+	    broker_of(consumer).version >= NACKS_IN_ORDER)
+		client_of(consumer)->nack_all(consumer->link->handle, consumer->channel.number);
 	consumer->channel_state = CHANNEL_CLOSING;
 	client_of(consumer)->channel_close(consumer->link->handle, consumer->channel.number);
 	loop_timer_start(&consumer->answer, ANSWER_US);

@@ -59,7 +59,7 @@ static void judge_limit(const struct amqp_broker *broker, const char *object, co
 			   "a policy lifts the delivery limit, which this version of RabbitMQ does not do reliably");
 		report_remedy(report, "declare the queue with the argument x-delivery-limit = -1");
 	}
-	if (strcmp(facts->type, "quorum") == 0 && limit < 0 && broker->version < 403)
+	if (strcmp(facts->type, "quorum") == 0 && limit < 0 && broker->version >= 400 && broker->version < 403)
 		report_add(report, SEVERITY_INFO, CODE_NONE, "returns-to-tail", object,
 			   "without a delivery limit this version puts a returned message at the end of the queue: order by "
 			   "key does not hold over a stop");

@@ -94,6 +94,17 @@ static uint64_t pop_run(struct tags *tags, bool *multiple)
 	return last;
 }
 
+bool tags_are_out(const struct tags *tags)
+{
+	for (size_t i = 0; i < tags->count; i++) {
+		uint8_t state = tags->states[(tags->start + i) % tags->cap];
+
+		if (state != TAG_STATE_ANSWERED)
+			return true;
+	}
+	return false;
+}
+
 static int by_tag(const void *a, const void *b)
 {
 	const uint64_t *x = a, *y = b;

@@ -33,6 +33,8 @@ void tags_done(struct tags *tags);
 void tags_add(struct tags *tags, uint64_t tag);
 /* Once for a tag that was added. */
 void tags_settle(struct tags *tags, uint64_t tag, enum tag_settle how);
+/* Whether a tag has not been answered yet. */
+bool tags_are_out(const struct tags *tags);
 /* Answers what was settled: acks first, then what goes back, in ascending order; that only `with_back`, else it is kept. */
 void tags_flush(struct tags *tags, bool with_back, const struct tags_out *out);
 

@@ -170,6 +170,11 @@ static void fake_close(struct rabbit_handle **handle_ptr, bool is_orderly)
 		free(handle);
 }
 
+static void fake_nack_all(struct rabbit_handle *handle, uint16_t channel)
+{
+	buf_printf(&handle->fake->calls, "nack %u all; ", channel);
+}
+
 static const char *fake_product(struct rabbit_handle *handle)
 {
 	return handle->fake->product ? handle->fake->product : "Fake 1";
@@ -185,6 +190,7 @@ const struct rabbit_client rabbit_fake_client = {
 	.cancel = fake_cancel,
 	.ack = fake_ack,
 	.nack = fake_nack,
+	.nack_all = fake_nack_all,
 	.confirm = fake_confirm,
 	.publish = fake_publish,
 	.close = fake_close,
