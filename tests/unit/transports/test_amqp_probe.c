@@ -108,7 +108,7 @@ static const struct {
 	{"3.12.0", "{\"name\":\"q\",\"durable\":true,\"arguments\":{\"x-consumer-timeout\":60000}}", "consumer-timeout",
 	 SEVERITY_WARNING},
 	/* An answer before the type was in it. */
-	{"3.8.1", "{\"name\":\"q\",\"durable\":true,\"arguments\":{\"x-queue-type\":\"quorum\"}}", "returns-to-tail",
+	{"4.0.5", "{\"name\":\"q\",\"durable\":true,\"arguments\":{\"x-queue-type\":\"quorum\",\"x-delivery-limit\":-1}}", "returns-to-tail",
 	 SEVERITY_INFO},
 };
 
