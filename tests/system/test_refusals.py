@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Messages whose instance is busy elsewhere: what they cost those behind them, the broker and the replica, and what becomes of them.
+"""Messages whose instance is busy elsewhere: their price for those behind them, the broker and the replica; and their end.
 
 "Elsewhere" is a claim set by hand for a replica that does not exist, as one that is busy for long would set it.
 """
