@@ -47,7 +47,7 @@ struct message {
 	struct str reply_destination;
 	msgpack_object reply_correlation; /* nil = none */
 	bool redelivered;
-	uint32_t returns; /* how often it was given back before, as far as the broker tells */
+	uint32_t returns; /* how often it was given back before; a guess where the broker does not tell */
 	bool returns_are_counted; /* the broker counts that against the message, and may drop it for it */
 	size_t bytes; /* what it counts for in the bounds: body, headers, key */
 

@@ -224,6 +224,9 @@ static struct amqp_broker broker_of(const struct amqp_consumer *consumer)
 		     : amqp_broker_of(str_of(product), STR_NONE);
 }
 
+/* A queue that only tells that a message came back: it counts as so many times, lest one that bounces do so many times a second. */
+#define RETURNS_UNTOLD 5
+
 /*
  * What the delivery shows of the queue: how often the message came back, and whether that is held against it. A quorum queue
  * says so from the second delivery on. From RabbitMQ 4.3 on it counts what is given back orderly in another header, without
@@ -237,7 +240,7 @@ static void take_returns(struct amqp_consumer *consumer, struct message *message
 	int64_t count = 0;
 
 	if (message->redelivered)
-		message->returns = 1;
+		message->returns = RETURNS_UNTOLD;
 	if ((acquired && value_as_int(&acquired->value, &count)) || (counted && value_as_int(&counted->value, &count)))
 		message->returns = count < 0 ? 0 : count > UINT16_MAX ? UINT16_MAX : (uint32_t)count;
 	if (counted && message->returns && broker.version < 403 && !consumer->returns_are_counted) {

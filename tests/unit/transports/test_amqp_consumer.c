@@ -141,14 +141,14 @@ START_TEST(test_returns_by_version)
 		uint32_t returns;
 		bool are_counted, is_unsafe;
 	} cases[] = {
-		{"RabbitMQ 3.10.8", NULL, 0, 1, false, false},
+		{"RabbitMQ 3.10.8", NULL, 0, 5, false, false},
 		{"RabbitMQ 3.10.8", "x-delivery-count", 3, 3, true, false},
 		{"RabbitMQ 4.0.5", "x-delivery-count", 2, 2, true, true},
 		{"RabbitMQ 4.2.1", "x-delivery-count", 7, 7, true, true},
 		{"RabbitMQ 4.3.6", "x-acquired-count", 9, 9, false, false},
 		{"RabbitMQ 4.3.6", "x-delivery-count", 1, 1, false, false},
 		{"Another 1.0", "x-delivery-count", 1, 1, true, true},
-		{"Another 1.0", NULL, 0, 1, false, false},
+		{"Another 1.0", NULL, 0, 5, false, false},
 	};
 
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
