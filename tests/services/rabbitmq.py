@@ -82,6 +82,7 @@ class RabbitMQ:
     """One broker, of which guest may do everything from this machine.
 
     settings    more rabbitmq.conf, e.g. {"consumer_timeout": 10000}
+    advanced    an advanced.config, for what rabbitmq.conf has no name for
     folder      where it lives; a scratch folder by default, which close() removes
     era         one of ERAS; the distribution's server by default, whatever that is
     management  True: with the management plugin, whose API is at management_url
@@ -90,7 +91,7 @@ class RabbitMQ:
     start(), stop(), kill() (-9), restart() (kill and start), freeze(), thaw(), control("list_queues").
     """
 
-    def __init__(self, settings=None, folder=None, era=None, management=False):
+    def __init__(self, settings=None, folder=None, era=None, management=False, advanced=None):
         known = State(folder).load() if folder else {}
         self.era = era or known.get("era")
         self.installation = Installation.of_era(self.era) if self.era else Installation()
@@ -100,6 +101,7 @@ class RabbitMQ:
         self.ports = known.get("ports") or [free_port() for _ in range(3)]
         self.port, self.dist_port, self.epmd_port = self.ports
         self.settings = dict(settings or {})
+        self.advanced = advanced
         self.management_url = None
         if management:
             port = free_port()
@@ -121,7 +123,7 @@ class RabbitMQ:
             "RABBITMQ_NODENAME": self.node, "RABBITMQ_NODE_IP_ADDRESS": "127.0.0.1",
             "RABBITMQ_NODE_PORT": str(self.port), "RABBITMQ_DIST_PORT": str(self.dist_port),
             "RABBITMQ_CONF_ENV_FILE": place("none.conf"), "RABBITMQ_CONFIG_FILE": place("rabbitmq.conf"),
-            "RABBITMQ_ADVANCED_CONFIG_FILE": place("none.config"),
+            "RABBITMQ_ADVANCED_CONFIG_FILE": place("advanced.config" if self.advanced else "none.config"),
             "RABBITMQ_ENABLED_PLUGINS_FILE": place("plugins"), "RABBITMQ_PID_FILE": place("pid"),
             "RABBITMQ_MNESIA_BASE": place("data"), "RABBITMQ_LOG_BASE": place("logs"), "RABBITMQ_LOGS": "-",
             "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": ERLANG,
@@ -134,6 +136,9 @@ class RabbitMQ:
             out.write("".join(f"{name} = {value}\n" for name, value in settings.items()))
         with open(os.path.join(self.folder, "plugins"), "w", encoding="utf-8") as out:
             out.write("[rabbitmq_management].\n" if self.management_url else "[].\n")
+        if self.advanced:
+            with open(os.path.join(self.folder, "advanced.config"), "w", encoding="utf-8") as out:
+                out.write(self.advanced)
         if not self.epmd.alive():
             self.epmd.start(self.command("epmd", "-port", str(self.epmd_port), "-address", "127.0.0.1"),
                             env=self.environment(), cwd=self.folder, detach=detach)
