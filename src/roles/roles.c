@@ -159,5 +159,6 @@ void roles_stats_read(struct roles *roles, struct roles_stats *out)
 	};
 	stats_lease(out, &roles->sweep_lease);
 	stats_lease(out, &roles->retention_lease);
-	stats_lease(out, &roles->keeper_lease);
+	if (roles->settings.keeper_ttl_ms)
+		stats_lease(out, &roles->keeper_lease);
 }
