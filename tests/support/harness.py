@@ -669,9 +669,22 @@ class Case(unittest.TestCase):
             self.addCleanup(lambda: self._tails.append(service.tail()))
             return service
         except Unavailable as missing:
-            if name in os.environ.get("SUTRA_TEST_REQUIRE", "").split(","):
-                self.fail(f"{name} is required: {missing}")
-            self.skipTest(f"{name}: {missing}")
+            self._missing(name, missing)
+
+    def _missing(self, name, why):
+        if name in os.environ.get("SUTRA_TEST_REQUIRE", "").split(","):
+            self.fail(f"{name} is required: {why}")
+        self.skipTest(f"{name}: {why}")
+
+    def needs(self, *names):
+        """For tests of what starts servers by itself: these could be started here."""
+        installed = {"kafka": kafka_service.Installation, "postgresql": postgresql_service.binaries,
+                     "rabbitmq": rabbitmq_service.Installation}
+        for name in names:
+            try:
+                installed[name]()
+            except Unavailable as missing:
+                self._missing(name, missing)
 
     def postgres(self, own=False, **options):
         """A new Database on the shared server; on a server of its own (Postgres's options) it is `sutra`.
