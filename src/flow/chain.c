@@ -163,3 +163,9 @@ void chain_put_before(struct delivery *dlv, struct delivery *place)
 	place->chain = dlv->chain;
 	list_insert_before(&dlv->chain_link, &place->chain_link);
 }
+
+void chain_put_behind(struct delivery *place, struct delivery *dlv)
+{
+	if (place->chain != dlv->chain)
+		chain_merge(place->intake, place->chain, dlv->chain);
+}

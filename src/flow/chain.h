@@ -43,6 +43,8 @@ bool chain_is_head(const struct delivery *dlv);
 struct delivery *chain_leave(struct delivery *dlv);
 /* Puts `place` right before `dlv`, into its chain. */
 void chain_put_before(struct delivery *dlv, struct delivery *place);
+/* Puts the whole chain of `dlv` behind the chain of `place`: from now on they are one. */
+void chain_put_behind(struct delivery *place, struct delivery *dlv);
 /* One of its deliveries is held, or no longer. */
 void chain_held(struct delivery *dlv, bool held);
 /* The delivery counts as live, or no longer: the database is about to keep it. */

@@ -119,6 +119,7 @@ struct intake {
 	uint32_t asks;	   /* of keep.c, out at the store */
 	int64_t keep_again_us; /* after a failure nothing is kept before */
 	struct loop_timer recover;
+	uint32_t recover_doubts; /* so many more looks for rows that became ours without our hearing of it */
 	uint32_t next_lane; /* for messages without an order key */
 	bool stopping;
 	bool consumer_stopped;

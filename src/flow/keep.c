@@ -7,25 +7,13 @@
 #include "base/time.h"
 #include "flow/envelope.h"
 #include "flow/hold.h"
-
-#define stat_add(field, n) __atomic_add_fetch(&(field), (n), __ATOMIC_RELAXED)
+#include "flow/keep_internal.h"
 
 /* What one commit takes of a chain. */
 #define KEEP_BYTES_MAX (UINT64_C(4) << 20)
 #define KEEP_COUNT_MAX 256
-/* After a failure, and between two looks for the rows of others; the first look comes sooner. */
-#define KEEP_PAUSE_US	 US_PER_S
-#define RECOVER_US	 (5 * US_PER_S)
-#define RECOVER_FIRST_US US_PER_S
-#define RECOVER_LIMIT	 1000
-
-/* Stands in a chain for the rows of one order key. */
-struct place {
-	struct delivery dlv;
-	struct id order_key;
-	uint64_t rows;
-	uint32_t coming; /* commits that add to them are under way */
-};
+/* After a failure. */
+#define KEEP_PAUSE_US US_PER_S
 
 static struct place *place_of(struct delivery *dlv)
 {
@@ -33,17 +21,9 @@ static struct place *place_of(struct delivery *dlv)
 	return container_of(dlv, struct place, dlv);
 }
 
-/* A question to the store, with its memory. */
-struct keep_ask {
-	struct store_query query;
-	struct arena arena;
-	struct segment_call call;
-	struct column params[4];
-	struct intake *intake;
-	struct place *place;
-};
+/* --- asking --- */
 
-static struct keep_ask *ask_new(struct intake *intake, enum statement_id statement, void (*done)(struct task *))
+struct keep_ask *keep_ask_new(struct intake *intake, enum statement_id statement, void (*done)(struct task *))
 {
 	struct keep_ask *ask = mem_zalloc(sizeof(*ask));
 
@@ -57,7 +37,7 @@ static struct keep_ask *ask_new(struct intake *intake, enum statement_id stateme
 	return ask;
 }
 
-static void ask_send(struct keep_ask *ask, bool writes)
+void keep_ask_send(struct keep_ask *ask, bool writes)
 {
 	struct str tenant = str_of(ask->intake->settings.tenant);
 
@@ -68,7 +48,7 @@ static void ask_send(struct keep_ask *ask, bool writes)
 	store_query(ask->intake->lanes->store, &ask->query);
 }
 
-static struct keep_ask *ask_answered(struct task *done)
+struct keep_ask *keep_ask_answered(struct task *done)
 {
 	struct keep_ask *ask = container_of(done, struct keep_ask, query.base.done);
 
@@ -76,7 +56,7 @@ static struct keep_ask *ask_answered(struct task *done)
 	return ask;
 }
 
-static void ask_free(struct keep_ask *ask)
+void keep_ask_free(struct keep_ask *ask)
 {
 	arena_done(&ask->arena);
 	free(ask);
@@ -84,7 +64,7 @@ static void ask_free(struct keep_ask *ask)
 
 /* --- places --- */
 
-static struct place *place_new(struct intake *intake, struct id order_key)
+struct place *place_new(struct intake *intake, struct id order_key)
 {
 	struct place *place = mem_zalloc(sizeof(*place));
 
@@ -102,13 +82,19 @@ static void place_rows(struct place *place, uint64_t rows)
 	place->rows = rows;
 }
 
-/* Its message goes; the row stays where it is. */
+/* Its message goes, and all that was made of it; the row stays where it is. */
 static void place_unload(struct place *place)
 {
+	struct lane_request *request = &place->dlv.request;
+
 	message_free(&place->dlv.message);
-	place->dlv.request.message = NULL;
-	place->dlv.request.decoded = NULL;
-	place->dlv.request.is_resolved = false;
+	request->message = NULL;
+	request->decoded = NULL;
+	request->is_resolved = false;
+	request->interest_count = 0;
+	/* There may be very many places, so not even an empty arena's chunk is left to them. */
+	arena_done(&request->resolved);
+	arena_init(&request->resolved);
 }
 
 /* Out of its chain and gone; returns the next of the chain. */
@@ -143,13 +129,26 @@ static void place_end(struct place *place)
 	intake_check_stopped(intake);
 }
 
-/* Rows have been added. It goes on if it had come to its end. */
-static void place_add(struct place *place, uint64_t rows)
+static void place_hold(struct place *place, enum lane_answer answer, enum code code, const char *text)
 {
-	bool was_empty = place->rows == 0;
+	place->dlv.request.answer = answer;
+	place->dlv.request.interest_count = 0;
+	error_set(&place->dlv.request.error, RESULT_AGAIN, code, "%s", text);
+	keep_hold(&place->dlv);
+}
+
+void place_add(struct place *place, uint64_t rows)
+{
+	bool was_empty = place->rows == 0, was_new = place->is_new;
 
 	place_rows(place, place->rows + rows);
-	if (was_empty && place->dlv.state == DELIVERY_CHAINED && chain_is_head(&place->dlv))
+	place->has_come = true;
+	place->is_new = false;
+	if (!was_empty || place->dlv.state != DELIVERY_CHAINED || !chain_is_head(&place->dlv) || place->dlv.revoked)
+		return;
+	if (was_new)
+		place_hold(place, ANSWER_REFUSED, CODE_RUNTIME_CLAIM_HELD, "it was held until it was kept");
+	else
 		delivery_next(&place->dlv);
 }
 
@@ -193,21 +192,14 @@ static enum result place_fill(struct place *place, const struct field *row, stru
 	dlv->request.kept_row = row[1].id;
 	dlv->request.kept_seq = row[2].i;
 	dlv->request.kept_key = place->order_key;
-	if (!row[4].is_null && !dlv->unmatched_since_us) {
+	if (!row[4].is_null && !place->is_dated) {
 		unmatched_us = loop_wall_us(dlv->intake->loop) - row[4].i;
 		dlv->unmatched_since_us = unmatched_us > 0 ? now_us - unmatched_us : now_us;
 		dlv->request.unmatched_is_final =
 			unmatched_us >= dlv->intake->settings.unmatched_hold_ms * US_PER_MS;
 	}
+	place->is_dated = true;
 	return RESULT_OK;
-}
-
-static void place_hold(struct place *place, enum lane_answer answer, enum code code, const char *text)
-{
-	place->dlv.request.answer = answer;
-	place->dlv.request.interest_count = 0;
-	error_set(&place->dlv.request.error, RESULT_AGAIN, code, "%s", text);
-	keep_hold(&place->dlv);
 }
 
 static void place_take(struct place *place, const struct rows *rows)
@@ -232,37 +224,45 @@ static void place_take(struct place *place, const struct rows *rows)
 
 static void place_loaded(struct task *done)
 {
-	struct keep_ask *ask = ask_answered(done);
+	struct keep_ask *ask = keep_ask_answered(done);
 	struct place *place = ask->place;
 
 	if (place->dlv.revoked)
 		keep_drop(&place->dlv);
 	else if (ask->query.base.outcome != STORE_OK)
 		place_hold(place, ANSWER_UNAVAILABLE, CODE_DISPATCH_UNAVAILABLE, ask->query.base.error.text);
-	else if (!ask->call.rows.row_count)
-		place_end(place);
-	else
+	else if (ask->call.rows.row_count)
 		place_take(place, &ask->call.rows);
-	ask_free(ask);
+	else if (place->has_come)
+		keep_load(&place->dlv); /* they were not there yet when it looked */
+	else
+		place_end(place);
+	keep_ask_free(ask);
 }
 
 void keep_load(struct delivery *dlv)
 {
 	struct place *place = place_of(dlv);
-	struct keep_ask *ask = ask_new(dlv->intake, STATEMENT_KEPT_LOAD, place_loaded);
+	struct keep_ask *ask = keep_ask_new(dlv->intake, STATEMENT_KEPT_LOAD, place_loaded);
 
 	dlv->state = DELIVERY_LOADING;
+	place->has_come = false;
 	ask->place = place;
 	ask->params[0] = (struct column){.type = COLUMN_TEXT, .count = 1, .strs = &dlv->request.tenant};
 	ask->params[1] = (struct column){.type = COLUMN_ID, .count = 1, .ids = &place->order_key};
 	ask->params[2] = column_scalar_text(&ask->arena, str_of(dlv->intake->settings.keeper));
-	ask_send(ask, false);
+	keep_ask_send(ask, false);
 }
 
 void keep_hold(struct delivery *dlv)
 {
-	place_unload(place_of(dlv));
+	struct place *place = place_of(dlv);
+
+	/* What the row says of its unmatched hold is of before the database, or the engine, was away: it begins anew. */
+	if (dlv->request.answer == ANSWER_UNAVAILABLE)
+		place->is_dated = true;
 	hold_begin(dlv);
+	place_unload(place);
 }
 
 /* The next message is another one: nothing of the last may be left. */
@@ -271,6 +271,7 @@ static void place_fresh(struct place *place)
 	struct delivery *dlv = &place->dlv;
 
 	place_unload(place);
+	place->is_dated = false;
 	dlv->attempts = 0;
 	dlv->held_since_us = 0;
 	dlv->unmatched_since_us = 0;
@@ -285,7 +286,7 @@ void keep_advance(struct delivery *dlv)
 	place_rows(place, place->rows ? place->rows - 1 : 0);
 	if (dlv->revoked)
 		keep_drop(dlv);
-	else if (place->rows)
+	else if (place->rows || place->is_uncertain)
 		keep_load(dlv);
 	else
 		place_end(place);
@@ -307,8 +308,7 @@ struct keep {
 	struct store_commit commit;
 	struct arena arena;
 	struct intake *intake;
-	struct place *into; /* NULL: a new one, before the first */
-	struct id order_key;
+	struct place *into;
 	struct delivery **deliveries;
 	uint32_t count;
 };
@@ -341,14 +341,28 @@ struct delivery *keep_first(const struct chain *chain)
 	return NULL;
 }
 
-/* The place that the delivery's row goes behind; NULL: none yet. */
-static struct place *keep_place_before(struct delivery *dlv)
+/*
+ * The place whose rows the delivery's row will be behind; it stands before the delivery from now on. A new one has no rows
+ * until the commit: it is there already so that rows of the key that come from elsewhere meanwhile find it.
+ */
+static struct place *keep_into(struct delivery *dlv)
 {
-	struct list *pos = dlv->chain_link.prev;
+	struct id order_key = dlv->request.kept_key;
+	struct place *place;
 
-	if (chain_is_head(dlv))
-		return NULL;
-	return place_of(list_entry(pos, struct delivery, chain_link));
+	if (!chain_is_head(dlv))
+		return place_of(list_entry(dlv->chain_link.prev, struct delivery, chain_link));
+	if (id_is_none(order_key))
+		order_key = id_new(dlv->intake->loop);
+	place = map_get(&dlv->intake->places, id_str(&order_key));
+	if (place) { /* of rows that were taken over from another replica */
+		chain_put_behind(&place->dlv, dlv);
+		return place;
+	}
+	place = place_new(dlv->intake, order_key);
+	place->is_new = true;
+	chain_put_before(dlv, &place->dlv);
+	return place;
 }
 
 static void keep_collect(struct keep *keep, struct delivery *first)
@@ -379,7 +393,7 @@ static void keep_build(struct keep *keep)
 
 		rows[i] = (struct kept_row){
 			.id = id_new(intake->loop),
-			.order_key = keep->order_key,
+			.order_key = keep->into->order_key,
 			.channel = dlv->request.channel,
 			.source = dlv->message->source,
 			.envelope = envelope_pack(&keep->arena, dlv->message),
@@ -408,24 +422,11 @@ static void keep_log(const struct keep *keep, const struct delivery *first)
 /* The rows are committed: only now is the broker told (G1). */
 static void keep_committed(struct keep *keep)
 {
-	struct intake *intake = keep->intake;
-	struct delivery *first = keep->deliveries[0];
-	struct place *fresh = NULL;
-
-	keep_log(keep, first);
-	stat_add(intake->stats.persisted, keep->count);
-	if (keep->into) {
-		place_came(keep->into, keep->count);
-	} else if (!intake->stopping) {
-		fresh = place_new(intake, keep->order_key);
-		fresh->dlv.unmatched_since_us = first->unmatched_since_us;
-		chain_put_before(first, &fresh->dlv);
-		place_rows(fresh, keep->count);
-	}
+	keep_log(keep, keep->deliveries[0]);
+	stat_add(keep->intake->stats.persisted, keep->count);
+	place_came(keep->into, keep->count);
 	for (uint32_t i = 0; i < keep->count; i++)
 		delivery_settle(keep->deliveries[i], SETTLE_DONE);
-	if (fresh && chain_is_head(&fresh->dlv))
-		place_hold(fresh, ANSWER_REFUSED, CODE_RUNTIME_CLAIM_HELD, "it was held until it was kept");
 }
 
 static void keep_failed(struct keep *keep)
@@ -445,8 +446,7 @@ static void keep_failed(struct keep *keep)
 			delivery_settle(keep->deliveries[i - 1], SETTLE_BACK);
 			keep->deliveries[i - 1] = NULL;
 		}
-	if (keep->into)
-		place_came(keep->into, 0);
+	place_came(keep->into, 0);
 	for (uint32_t i = 0; i < keep->count; i++) {
 		struct delivery *dlv = keep->deliveries[i];
 
@@ -484,18 +484,8 @@ bool keep_begin(struct intake *intake, struct chain *chain)
 	keep = mem_zalloc(sizeof(*keep));
 	arena_init(&keep->arena);
 	keep->intake = intake;
-	keep->into = keep_place_before(first);
-	if (keep->into)
-		keep->order_key = keep->into->order_key;
-	else if (id_is_none(first->request.kept_key))
-		keep->order_key = id_new(intake->loop);
-	else
-		keep->order_key = first->request.kept_key;
-	/* Rows of the key may be here already, taken over from another replica. */
-	if (!keep->into)
-		keep->into = map_get(&intake->places, id_str(&keep->order_key));
-	if (keep->into)
-		keep->into->coming++;
+	keep->into = keep_into(first);
+	keep->into->coming++;
 	keep_collect(keep, first);
 	keep_build(keep);
 	for (uint32_t i = 0; i < keep->count; i++) {
@@ -510,121 +500,4 @@ bool keep_begin(struct intake *intake, struct chain *chain)
 	intake->asks++;
 	store_commit(intake->lanes->store, &keep->commit);
 	return true;
-}
-
-/* --- rows of replicas that are gone --- */
-
-static void recover_row(struct intake *intake, const struct field *row)
-{
-	struct place *place = map_get(&intake->places, id_str(&row[0].id));
-	struct str name;
-
-	if (place) {
-		place_add(place, (uint64_t)row[1].i);
-		return;
-	}
-	place = place_new(intake, row[0].id);
-	name = id_str(&place->order_key);
-	place_rows(place, (uint64_t)row[1].i);
-	chain_join(&place->dlv, &name, 1);
-	if (chain_is_head(&place->dlv))
-		delivery_next(&place->dlv);
-}
-
-static void recovered(struct task *done)
-{
-	struct keep_ask *ask = ask_answered(done);
-	struct intake *intake = ask->intake;
-	const struct rows *rows = &ask->call.rows;
-	struct log_about about = {.stage = "keep", .tenant = str_of(intake->settings.tenant),
-				  .channel = str_of(intake->settings.channel)};
-	bool ok = ask->query.base.outcome == STORE_OK;
-	uint64_t taken = 0;
-
-	for (uint32_t i = 0; ok && !intake->stopping && i < rows->row_count; i++) {
-		taken += (uint64_t)rows_at(rows, i, 1)->i;
-		recover_row(intake, rows_at(rows, i, 0));
-	}
-	if (ok && rows->row_count)
-		intake->has_kept = true;
-	if (taken)
-		log_info(&about, "took over %llu kept messages that no live replica had", (unsigned long long)taken);
-	ask_free(ask);
-	if (intake->stopping)
-		intake_check_stopped(intake);
-	else
-		loop_timer_start(&intake->recover, taken >= RECOVER_LIMIT ? 0 : RECOVER_US);
-}
-
-static void ask_set_channel(struct keep_ask *ask)
-{
-	const struct intake_settings *settings = &ask->intake->settings;
-
-	ask->params[0] = column_scalar_text(&ask->arena, str_of(settings->tenant));
-	ask->params[1] = column_scalar_text(&ask->arena, str_of(settings->channel));
-	ask->params[2] = column_scalar_text(&ask->arena, str_of(settings->keeper));
-}
-
-static void recover(struct loop_timer *timer)
-{
-	struct intake *intake = container_of(timer, struct intake, recover);
-	struct keep_ask *ask;
-
-	if (intake->stats.kept >= intake->settings.max_kept) {
-		loop_timer_start(&intake->recover, RECOVER_US);
-		return;
-	}
-	ask = ask_new(intake, STATEMENT_KEPT_RECOVER, recovered);
-	ask_set_channel(ask);
-	ask->params[3] = column_scalar_int(&ask->arena, RECOVER_LIMIT);
-	ask_send(ask, true);
-}
-
-void keep_start(struct intake *intake)
-{
-	if (!intake->settings.keeper)
-		return;
-	loop_timer_init(&intake->recover, intake->loop, recover);
-	loop_timer_start(&intake->recover,
-			 RECOVER_FIRST_US + (int64_t)loop_random_below(intake->loop, RECOVER_FIRST_US));
-}
-
-/* --- stop --- */
-
-void keep_stop(struct intake *intake)
-{
-	if (intake->settings.keeper)
-		loop_timer_stop(&intake->recover);
-	for (struct map_entry *e = map_first(&intake->places), *next; e; e = next) {
-		struct place *place = e->value;
-
-		next = map_next(&intake->places, e);
-		place->dlv.revoked = true;
-		if (place->dlv.state == DELIVERY_HELD || place->dlv.state == DELIVERY_CHAINED)
-			keep_drop(&place->dlv);
-	}
-}
-
-static void released(struct task *done)
-{
-	struct keep_ask *ask = ask_answered(done);
-	struct intake *intake = ask->intake;
-
-	ask_free(ask);
-	intake_check_stopped(intake);
-}
-
-bool keep_is_stopped(struct intake *intake)
-{
-	struct keep_ask *ask;
-
-	if (intake->asks || intake->places.count)
-		return false;
-	if (!intake->has_kept)
-		return true;
-	intake->has_kept = false;
-	ask = ask_new(intake, STATEMENT_KEPT_RELEASE, released);
-	ask_set_channel(ask);
-	ask_send(ask, true);
-	return false;
 }

@@ -17,8 +17,9 @@ struct switch_executor {
 	struct memory_database *database;
 	struct loop *loop;
 	struct task ready;
-	bool on, hold_background;
+	bool on, hold_background, hold_commits;
 	uint32_t doubts;
+	uint32_t doubt_statement; /* STATEMENT_COUNT: none */
 	uint32_t waiting; /* atomic */
 	uint32_t counts[CONN_CLASS_COUNT];
 	struct switch_conn *conns[CONN_CLASS_COUNT];
@@ -39,29 +40,45 @@ static void conn_finish(struct switch_conn *conn, enum segment_outcome lost)
 	segment->done(segment);
 }
 
+static bool is_commit(const struct switch_conn *conn)
+{
+	return conn->class == CONN_STEP && conn->segment->writes && conn->segment->durable;
+}
+
+/* Whether nobody is to hear of its commit. */
+static bool take_doubt(struct switch_conn *conn)
+{
+	struct switch_executor *executor = conn->executor;
+	const struct segment *segment = conn->segment;
+
+	if (segment->outcome != SEGMENT_COMMITTED)
+		return false;
+	if (is_commit(conn) && executor->doubts) {
+		executor->doubts--;
+		return true;
+	}
+	if (conn->class != CONN_BACKGROUND || segment->calls[0].statement != executor->doubt_statement)
+		return false;
+	executor->doubt_statement = STATEMENT_COUNT;
+	return true;
+}
+
 /* Runs what is under way, unless it was lost or is to wait. */
 static void conn_run(struct task *task)
 {
 	struct switch_conn *conn = container_of(task, struct switch_conn, task);
 	struct switch_executor *executor = conn->executor;
 	struct segment *segment = conn->segment;
-	bool doubt;
 
 	conn->posted = false;
 	if (!segment)
 		return;
-	if (conn->class == CONN_BACKGROUND && executor->hold_background) {
+	if ((conn->class == CONN_BACKGROUND && executor->hold_background) || (is_commit(conn) && executor->hold_commits)) {
 		__atomic_add_fetch(&executor->waiting, 1, __ATOMIC_RELEASE);
 		return;
 	}
-	doubt = conn->class == CONN_STEP && segment->writes && segment->durable && executor->doubts;
 	memory_segment_run(executor->database, segment, loop_wall_us(executor->loop));
-	if (doubt && segment->outcome == SEGMENT_COMMITTED) {
-		executor->doubts--;
-		conn_finish(conn, SEGMENT_IN_DOUBT);
-	} else {
-		conn_finish(conn, SEGMENT_COMMITTED);
-	}
+	conn_finish(conn, take_doubt(conn) ? SEGMENT_IN_DOUBT : SEGMENT_COMMITTED);
 	if (executor->on)
 		executor->base.on_ready(executor->base.user);
 }
@@ -157,6 +174,7 @@ struct executor *switch_executor_new(struct memory_database *database, uint32_t 
 
 	executor->base.ops = &switch_ops;
 	executor->database = database;
+	executor->doubt_statement = STATEMENT_COUNT;
 	executor->counts[CONN_STEP] = step_connections;
 	executor->counts[CONN_BACKGROUND] = executor->counts[CONN_QUARANTINE] = 1;
 	for (uint32_t class = 0; class < CONN_CLASS_COUNT; class++) {
@@ -203,11 +221,30 @@ static void hold_call(void *arg)
 		conn_post(&executor->conns[CONN_BACKGROUND][0]);
 }
 
+static void hold_commits_call(void *arg)
+{
+	struct switch_call *call = arg;
+	struct switch_executor *executor = call->executor;
+
+	executor->hold_commits = call->flag;
+	__atomic_store_n(&executor->waiting, 0, __ATOMIC_RELEASE);
+	for (uint32_t i = 0; !call->flag && i < executor->counts[CONN_STEP]; i++)
+		if (executor->conns[CONN_STEP][i].segment)
+			conn_post(&executor->conns[CONN_STEP][i]);
+}
+
 static void doubt_call(void *arg)
 {
 	struct switch_call *call = arg;
 
 	call->executor->doubts = call->count;
+}
+
+static void doubt_statement_call(void *arg)
+{
+	struct switch_call *call = arg;
+
+	call->executor->doubt_statement = call->count;
 }
 
 void switch_executor_set(struct executor *executor, bool on)
@@ -229,6 +266,20 @@ void switch_executor_doubt(struct executor *executor, uint32_t count)
 	struct switch_call call = {switch_of(executor), false, count};
 
 	loop_call(call.executor->loop, doubt_call, &call);
+}
+
+void switch_executor_hold_commits(struct executor *executor, bool hold)
+{
+	struct switch_call call = {switch_of(executor), hold, 0};
+
+	loop_call(call.executor->loop, hold_commits_call, &call);
+}
+
+void switch_executor_doubt_statement(struct executor *executor, enum statement_id statement)
+{
+	struct switch_call call = {switch_of(executor), false, statement};
+
+	loop_call(call.executor->loop, doubt_statement_call, &call);
 }
 
 uint32_t switch_executor_waiting(struct executor *executor)

@@ -18,7 +18,11 @@ void switch_executor_set(struct executor *executor, bool on);
 void switch_executor_hold_background(struct executor *executor, bool hold);
 /* The next `count` segments with writes on step connections commit, but nobody is told whether. */
 void switch_executor_doubt(struct executor *executor, uint32_t count);
-/* Background segments that wait now. @thread any */
+/* The same for the durable segments with writes of the step connections: commits. */
+void switch_executor_hold_commits(struct executor *executor, bool hold);
+/* The next background segment that begins with this statement commits, but nobody is told whether. */
+void switch_executor_doubt_statement(struct executor *executor, enum statement_id statement);
+/* Segments that wait now. @thread any */
 uint32_t switch_executor_waiting(struct executor *executor);
 
 #endif

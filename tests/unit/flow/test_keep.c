@@ -350,6 +350,31 @@ START_TEST(what_a_live_replica_keeps_is_waited_for)
 }
 END_TEST
 
+START_TEST(what_waits_for_a_dead_replica_is_no_reason_not_to_take_over)
+{
+	struct shared shared = {memory_database_new(),
+				{.intake.max_in_flight = 256, .intake.max_kept = 2, .intake.hold_ms = 200}};
+	struct flow_fixture *one = start_replica(&shared, "one"), *two;
+	struct id instance = open_claimed(one);
+
+	lease(one, STATEMENT_LEASE_ACQUIRE, "one");
+	send_items(one, 1, 2);
+	ck_assert(flow_fixture_wait_settled(one, 3));
+	two = start_replica(&shared, "two");
+	send_items(two, 3, 4);
+	ck_assert(flow_fixture_wait_settled(two, 2));
+	ck_assert_uint_eq(kept(two), 2);
+	/* As many as it may keep, and those before them have nobody now. */
+	flow_fixture_free(&one);
+	lease(two, STATEMENT_LEASE_RELEASE, "one");
+	ck_assert_int_eq(flow_fixture_other_claims(two, instance, true), STORE_OK);
+	send_items(two, 5, LAST);
+	assert_all_in_order(two);
+	flow_fixture_free(&two);
+	memory_database_free(&shared.database);
+}
+END_TEST
+
 START_TEST(what_was_taken_over_has_no_effect_here)
 {
 	struct shared shared = {memory_database_new(),
@@ -475,6 +500,7 @@ static Suite *keep_suite(void)
 		     an_instance_that_comes_to_wait_gets_it, a_kept_duplicate_ends_without_effect,
 		     a_kept_message_that_is_wrong_is_dead_lettered, what_a_stopped_replica_kept_is_taken_over_in_order,
 		     what_a_live_replica_keeps_is_waited_for, what_was_taken_over_has_no_effect_here,
+		     what_waits_for_a_dead_replica_is_no_reason_not_to_take_over,
 		     stop_while_messages_are_being_kept, revoke_takes_the_live_ones_and_leaves_the_kept,
 		     a_database_that_is_away_keeps_nothing_and_loses_nothing,
 		     a_channel_that_requeues_gives_refused_ones_back_after_a_pause);
