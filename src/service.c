@@ -18,6 +18,7 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "base/time.h"
+#include "flow/inspect.h"
 #include "roles/roles.h"
 
 #define HOST_MAX 96
@@ -371,6 +372,26 @@ static uint32_t service_channel_count(void *user)
 
 #define load(field) __atomic_load_n(&(field), __ATOMIC_RELAXED)
 
+/* Says it where a hold has come to its bounds: the channel consumes, and yet nothing new may come of it. */
+static void service_channel_bounds(struct intake *intake, struct admin_channel *out)
+{
+	const struct intake_settings *settings = &intake->settings;
+	struct buf text = BUF_INIT;
+
+	buf_add_text(&text, out->detail);
+	if (settings->max_kept && out->kept >= settings->max_kept)
+		buf_printf(&text, "%shold.max-persisted is reached: the database keeps %llu messages of this replica",
+			   text.len ? "; " : "", (unsigned long long)out->kept);
+	if (settings->max_in_flight && out->unsettled >= settings->max_in_flight && (out->held || out->kept))
+		buf_printf(&text, "%sthe window of max-in-flight = %u is full: %llu deliveries are held, the oldest for %.0f s, "
+			   "and others wait behind them or behind kept messages",
+			   text.len ? "; " : "", settings->max_in_flight, (unsigned long long)out->held,
+			   out->oldest_held_seconds);
+	out->at_bounds = text.len > strlen(out->detail);
+	snprintf(out->detail, sizeof(out->detail), "%s", text.data ? text.data : "");
+	buf_done(&text);
+}
+
 static void service_channel_read(void *user, uint32_t index, struct admin_channel *out)
 {
 	struct service *service = user;
@@ -403,12 +424,26 @@ static void service_channel_read(void *user, uint32_t index, struct admin_channe
 	out->unmatched = load(stats->unmatched);
 	out->unavailable = load(stats->unavailable);
 	out->dropped = load(stats->dropped);
+	out->requeued = load(stats->requeued);
+	out->persisted = load(stats->persisted);
 	out->held = load(stats->held);
 	out->unsettled = load(stats->unsettled);
+	out->kept = load(stats->kept);
 	oldest_us = load(stats->oldest_held_us);
 	if (oldest_us)
 		out->oldest_held_seconds = (double)(loop_now_us(service->loop) - oldest_us) / (double)US_PER_S;
 	out->lag = load(entry->intake->consumer->lag);
+	service_channel_bounds(entry->intake, out);
+}
+
+static bool service_channel_inspect(void *user, uint32_t index, struct inspection *inspection)
+{
+	struct service *service = user;
+
+	if (index >= service_channel_count(user) || !service->channels[index].intake)
+		return false;
+	intake_inspect(service->channels[index].intake, inspection);
+	return true;
 }
 
 static enum result service_start_admin(struct service *service, struct error *err)
@@ -429,8 +464,10 @@ static enum result service_start_admin(struct service *service, struct error *er
 		.version = PACKAGE_VERSION,
 		.started_us = service->started_us,
 		.memory_store = service->memory_store,
+		.claim_timeout_ms = config_ms(config, "instance.claim-timeout"),
 		.channel_count = service_channel_count,
 		.channel_read = service_channel_read,
+		.channel_inspect = service_channel_inspect,
 		.user = service,
 	};
 

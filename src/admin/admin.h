@@ -9,6 +9,7 @@
 #ifndef SUTRA_ADMIN_ADMIN_H
 #define SUTRA_ADMIN_ADMIN_H
 
+#include "flow/inspect.h"
 #include "flow/lane_set.h"
 #include "outbox/outbox.h"
 #include "roles/activation.h"
@@ -23,8 +24,10 @@ struct admin_channel {
 	const char *state;  /* consumer_state_name */
 	char detail[300];
 	bool consuming;
-	uint64_t received, committed, duplicate, refused, rejected, unmatched, unavailable, dropped;
+	bool at_bounds; /* of holds, which `detail` says too */
+	uint64_t received, committed, duplicate, refused, rejected, unmatched, unavailable, dropped, requeued, persisted;
 	uint64_t held, unsettled;
+	uint64_t kept; /* by the database, for this replica */
 	double oldest_held_seconds;
 	int64_t lag; /* -1 = unknown */
 };
@@ -38,9 +41,12 @@ struct admin_sources {
 	const char *version;
 	int64_t started_us;
 	bool memory_store;
+	int64_t claim_timeout_ms; /* instance.claim-timeout */
 	/* @thread any */
 	uint32_t (*channel_count)(void *user);
 	void (*channel_read)(void *user, uint32_t index, struct admin_channel *out);
+	/* Sends the question to the intake of the channel; false: it has none. NULL: there are no intakes. */
+	bool (*channel_inspect)(void *user, uint32_t index, struct inspection *inspection);
 	void *user;
 };
 

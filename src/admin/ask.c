@@ -145,3 +145,8 @@ bool admin_read_id(struct admin_request *request, const char *parameter, struct 
 	bad_parameter(request, parameter, "must be a UUID");
 	return false;
 }
+
+bool admin_is_name(struct str text)
+{
+	return text.len && text.len <= STORE_TEXT_MAX && str_is_utf8(text) && str_find(text, '\0') < 0;
+}

@@ -35,7 +35,7 @@ struct admin {
 struct admin_request;
 
 struct admin_route {
-	const char *path; /* one with a trailing slash takes an id behind it */
+	const char *path; /* one with a trailing slash takes an id behind it, with "/" and an asterisk one that may have slashes */
 	bool open;        /* without the key */
 	void (*run)(struct admin_request *request);
 	const char *parameters; /* names that the query string may hold, each between blanks */
@@ -109,6 +109,8 @@ void admin_ask_tenants(struct admin_request *request, void (*then)(struct admin_
 bool admin_read_limit(struct admin_request *request) MUST_CHECK;
 bool admin_read_id(struct admin_request *request, const char *parameter, struct str text,
 		   struct id *out) MUST_CHECK;
+/* Whether it may be compared with a text of the database. */
+bool admin_is_name(struct str text);
 
 /* json.c: compact JSON into the request's body; commas come by themselves. */
 void json_open(struct buf *out, char bracket);
@@ -145,6 +147,10 @@ void admin_instance_columns(struct buf *out, const struct rows *rows, uint32_t r
 void admin_outbox(struct admin_request *request);
 void admin_dead_letters(struct admin_request *request);
 void admin_dead_letter(struct admin_request *request);
+void admin_kept(struct admin_request *request);
+void admin_why_message(struct admin_request *request);
+void admin_why_instance(struct admin_request *request);
+void admin_why_channel(struct admin_request *request);
 void admin_lanes(struct admin_request *request);
 void admin_leases(struct admin_request *request);
 void admin_channels(struct admin_request *request);

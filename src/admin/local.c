@@ -67,8 +67,11 @@ void admin_channels(struct admin_request *request)
 		json_int(out, "unmatched", (int64_t)c.unmatched);
 		json_int(out, "dropped", (int64_t)c.dropped);
 		json_int(out, "unavailable", (int64_t)c.unavailable);
+		json_int(out, "requeued", (int64_t)c.requeued);
+		json_int(out, "persisted", (int64_t)c.persisted);
 		json_close(out, '}');
 		json_int(out, "held", (int64_t)c.held);
+		json_int(out, "kept", (int64_t)c.kept);
 		json_int(out, "unsettled", (int64_t)c.unsettled);
 		json_name(out, "oldestHeldSeconds");
 		buf_printf(out, "%.3f", c.oldest_held_seconds);

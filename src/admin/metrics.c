@@ -155,6 +155,7 @@ static void channel_outcomes(struct buf *out, const struct admin_channel *c)
 		{"duplicate", c->duplicate}, {"refused", c->refused},
 		{"rejected", c->rejected},   {"unmatched", c->unmatched},
 		{"dropped", c->dropped},     {"unavailable", c->unavailable},
+		{"requeued", c->requeued},   {"persisted", c->persisted},
 	};
 
 	for (size_t i = 0; i < ARRAY_LEN(outcomes); i++) {
@@ -182,6 +183,12 @@ static void channel_metrics(struct admin *admin, struct buf *out, struct admin_c
 	for (uint32_t i = 0; i < count; i++) {
 		channel_labels(out, "sutra_held_oldest_seconds", &channels[i]);
 		buf_printf(out, "} %.6f\n", channels[i].oldest_held_seconds);
+	}
+	family(out, "sutra_kept_messages", "gauge",
+	       "Messages that the database keeps for this replica.");
+	for (uint32_t i = 0; i < count; i++) {
+		channel_labels(out, "sutra_kept_messages", &channels[i]);
+		buf_printf(out, "} %llu\n", (unsigned long long)channels[i].kept);
 	}
 	family(out, "sutra_unsettled_deliveries", "gauge",
 	       "Deliveries taken from the broker and not yet settled.");

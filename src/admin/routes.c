@@ -16,6 +16,10 @@ static const struct admin_route routes[] = {
 	{"/admin/outbox", false, admin_outbox, " limit cursor "},
 	{"/admin/dead-letters", false, admin_dead_letters, " limit cursor "},
 	{"/admin/dead-letters/", false, admin_dead_letter, ""},
+	{"/admin/kept", false, admin_kept, " limit cursor tenant channel "},
+	{"/admin/why/message/*", false, admin_why_message, ""},
+	{"/admin/why/instance/", false, admin_why_instance, ""},
+	{"/admin/why/channel/*", false, admin_why_channel, ""},
 	{"/admin/lanes", false, admin_lanes, ""},
 	{"/admin/leases", false, admin_leases, ""},
 	{"/admin/channels", false, admin_channels, ""},
@@ -28,7 +32,9 @@ const struct admin_route *admin_route_find(const char *path, struct str *id)
 	*id = STR_NONE;
 	for (size_t i = 0; i < ARRAY_LEN(routes); i++) {
 		struct str route = str_of(routes[i].path);
+		bool is_deep = route.ptr[route.len - 1] == '*';
 
+		route.len -= is_deep;
 		if (route.ptr[route.len - 1] != '/') {
 			if (str_equal(text, route))
 				return &routes[i];
@@ -37,7 +43,7 @@ const struct admin_route *admin_route_find(const char *path, struct str *id)
 		if (!str_starts_with(text, route) || text.len == route.len)
 			continue;
 		*id = str_make(text.ptr + route.len, text.len - route.len);
-		if (str_find(*id, '/') < 0)
+		if (is_deep || str_find(*id, '/') < 0)
 			return &routes[i];
 		*id = STR_NONE;
 	}

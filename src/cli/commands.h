@@ -15,6 +15,7 @@
 	X(package, "DIR", "Check a package folder and write its archive") \
 	X(migrate, "", "Bring the schema of the database up to date") \
 	X(doctor, "", "Check everything that a deployment needs, and say how to mend what is wrong") \
+	X(why, "message|instance|channel ID", "Ask replicas why something does not move, and what to do about it") \
 	X(config, "", "Print the effective configuration and where each value is from") \
 	X(version, "", "Print the versions of sutra and of the libraries it runs with")
 

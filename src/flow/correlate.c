@@ -68,7 +68,8 @@ static enum result add_subscription(struct correlation *c, const struct step_env
 		c->order_key = store_alias_key(tenant, keys[0].name, keys[0].value);
 	for (uint32_t i = 0; i < count; i++)
 		c->keys[c->key_count++] = (struct correlation_key){
-			store_wait_key(tenant, event->channel, keys[i].name, keys[i].value), sub};
+			store_wait_key(tenant, event->channel, keys[i].name, keys[i].value), keys[i].name,
+			keys[i].value, sub};
 	return RESULT_OK;
 }
 

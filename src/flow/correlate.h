@@ -15,6 +15,7 @@
 /* A key looked up, and the waits of the model that ask for it. */
 struct correlation_key {
 	struct id key;
+	struct str name, value; /* the alias that it looks up */
 	const struct subscription *wait;
 };
 

@@ -48,6 +48,11 @@ struct relay_target {
 	struct id wait_key; /* what it was found under */
 };
 
+/* An alias by which a message looks for its wait. */
+struct looked_for {
+	struct str name, value;
+};
+
 /* One piece of work: a delivery. (Timers and admin calls join as further kinds.) */
 struct lane_request {
 	struct task post; /* to the lane; back to `reply_to` with `answered` */
@@ -76,6 +81,8 @@ struct lane_request {
 	struct error error;
 	struct id *interest; /* instance id, or candidate wait keys: what a wake-up may come for */
 	uint32_t interest_count;
+	struct looked_for *looked_for; /* of UNMATCHED, for people; in `resolved` */
+	uint32_t looked_for_count;
 	struct id order_key; /* of RESOLVED and HANDOFF: the business key it came by; none = all zero */
 	struct id kept_key;  /* in order of what it would be kept; none = of nothing. Of a kept message it is set from the start */
 };

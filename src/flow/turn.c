@@ -161,6 +161,21 @@ static void turn_interest(struct turn *turn, const struct id *keys, uint32_t cou
 	request->interest_count = count;
 }
 
+/* Nobody waits yet for what the message looks for. */
+static void turn_answer_unmatched(struct turn *turn, enum code code, const char *text)
+{
+	const struct correlation *c = turn->correlation;
+	struct lane_request *request = turn->request;
+
+	turn_interest(turn, c->wait_keys, c->key_count);
+	request->looked_for = arena_alloc(&request->resolved, c->key_count * sizeof(*request->looked_for));
+	for (uint32_t i = 0; i < c->key_count; i++)
+		request->looked_for[i] = (struct looked_for){arena_str(&request->resolved, c->keys[i].name),
+							     arena_str(&request->resolved, c->keys[i].value)};
+	request->looked_for_count = c->key_count;
+	turn_answer_error(turn, ANSWER_UNMATCHED, code, text);
+}
+
 /* --- 0 decode, correlate --- */
 
 static void turn_decode(struct turn *turn)
@@ -212,9 +227,7 @@ static void turn_unmatched(struct turn *turn)
 	struct error err = ERROR_INIT;
 
 	if (!turn->request->unmatched_is_final && c->key_count) {
-		turn_interest(turn, c->wait_keys, c->key_count);
-		turn_answer_error(turn, ANSWER_UNMATCHED, CODE_RUNTIME_CORRELATION_NOT_FOUND,
-				  "no live wait matches yet");
+		turn_answer_unmatched(turn, CODE_RUNTIME_CORRELATION_NOT_FOUND, "no live wait matches yet");
 		return;
 	}
 	if (turn->route->channel->unmatched_then == CHANNEL_UNMATCHED_DROP) {
@@ -257,9 +270,21 @@ static void turn_answer_resolved(struct turn *turn)
 	turn_answer(turn, ANSWER_RESOLVED);
 }
 
-/* Messages of its order key that came before it stand in the database: whoever keeps them runs them first (G8). */
+/*
+ * Messages of its order key that came before it stand in the database: whoever keeps them runs them first (G8). Which instance
+ * waits for it now only tells whom it stands in order with.
+ */
 static void turn_behind_kept(struct turn *turn)
 {
+	const struct store_wait *wait = correlate_choose(turn->correlation, &turn->ask.resolve);
+
+	if (turn->request->resolve_only && wait) {
+		turn->request->order_key = turn->correlation->order_key;
+		turn->request->target.instance = wait->instance;
+		turn->request->target_lane = turn->lane->index;
+		turn_answer(turn, ANSWER_HANDOFF);
+		return;
+	}
 	if (turn->request->resolve_only) {
 		turn_answer_resolved(turn);
 		return;
@@ -531,7 +556,10 @@ static void turn_committed_ok(struct turn *turn)
 	turn_answer(turn, ANSWER_COMMITTED);
 }
 
-/* A late gate: an alias or wait that must be unique is taken. A spawn is rejected, a later step fails. */
+/*
+ * A late gate: an alias or wait that must be unique is taken. A spawn is rejected, or becomes a relay if there is a value that
+ * a wait could be found by; a later step fails.
+ */
 static void turn_conflict(struct turn *turn, enum code code, const char *text)
 {
 	struct error err = ERROR_INIT;
@@ -542,10 +570,10 @@ static void turn_conflict(struct turn *turn, enum code code, const char *text)
 		return;
 	}
 	for (uint32_t i = 0; i < turn->start->alias_count; i++) {
-		if (!turn->start->aliases[i].correlate || turn->request->unmatched_is_final)
+		if (!turn->start->aliases[i].correlate || turn->request->unmatched_is_final ||
+		    !turn->correlation->key_count)
 			continue;
-		turn_interest(turn, turn->correlation->wait_keys, turn->correlation->key_count);
-		turn_answer_error(turn, ANSWER_UNMATCHED, code, "the live instance does not wait for this message yet");
+		turn_answer_unmatched(turn, code, "the live instance does not wait for this message yet");
 		return;
 	}
 	turn_reject(turn, &err);
@@ -694,7 +722,10 @@ void turn_begin(struct turn *turn, struct lane_request *request)
 	turn->now_us = loop_wall_us(turn->lane->executor->loop);
 	request->error = ERROR_INIT;
 	request->interest_count = 0;
-	if (!request->is_resolved)
+	request->looked_for_count = 0;
+	if (!request->is_resolved) {
 		arena_reset(&request->resolved);
+		request->inbox_key_count = 0;
+	}
 	turn_enter(turn, TURN_DECODE);
 }

@@ -23,7 +23,8 @@ ALLOWED = {
     "outbox": ["base", "value", "model", "store/store.h"] + CONTRACTS,
     "capacity": ["base", "value", "model", "store/store.h"] + CONTRACTS,
     "roles": ["base", "value", "model", "store/store.h", "outbox", "capacity", "flow/lane_set.h"] + CONTRACTS,
-    "admin": ["base", "value", "model", "store/store.h", "outbox", "capacity", "roles", "flow/lane_set.h"] + CONTRACTS,
+    "admin": ["base", "value", "model", "store/store.h", "outbox", "capacity", "roles", "flow/inspect.h",
+              "flow/lane_set.h"] + CONTRACTS,
     "cli": ["base", "value", "config", "model", "codecs", "transports", "store", "outbox", "capacity", "roles", "admin",
             "service.h"],
 }

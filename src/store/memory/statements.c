@@ -195,6 +195,7 @@ static bool run_inbox_probe(struct tx *tx, struct segment_call *call)
 		out = emit(tx, call);
 		out[0] = field_int(p[0].ints[i]);
 		out[1] = row->fields[INBOX_instance];
+		out[2] = row->fields[INBOX_created];
 	}
 	return true;
 }

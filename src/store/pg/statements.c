@@ -51,8 +51,8 @@ const char sql_RELEASE[] =
 
 /* inbox_pkey, one probe a key. Reads. */
 const char sql_INBOX_PROBE[] =
-	"select u.ord, i.instance_id from unnest($1::int8[], $2::text[], $3::uuid[]) as u(ord, tenant, key), "
-	"lateral (select c.instance_id from sutra.inbox c where c.key = u.key and c.tenant = u.tenant offset 0) i";
+	"select u.ord, i.instance_id, i.created_at from unnest($1::int8[], $2::text[], $3::uuid[]) as u(ord, tenant, key), "
+	"lateral (select c.instance_id, c.created_at from sutra.inbox c where c.key = u.key and c.tenant = u.tenant offset 0) i";
 
 /* wait_pkey by its first column, one probe a key. Reads. */
 const char sql_WAIT_PROBE[] =

@@ -25,6 +25,20 @@ static void channel_read(void *user, uint32_t index, struct admin_channel *out)
 	*out = ((struct world *)user)->channels[index];
 }
 
+static bool channel_inspect(void *user, uint32_t index, struct inspection *inspection)
+{
+	struct world *w = user;
+
+	if (index != 0)
+		return false;
+	w->question = *inspection;
+	w->questions++;
+	inspection->found = w->inspected;
+	inspection->count = inspection->matches = w->inspected_count;
+	loop_post(inspection->reply_to, &inspection->done);
+	return true;
+}
+
 static struct publisher *no_route(void *user UNUSED, struct str connection UNUSED)
 {
 	return NULL;
@@ -83,6 +97,8 @@ void world_listen(const char *key, bool no_auth)
 		.memory_store = true,
 		.channel_count = channel_count,
 		.channel_read = channel_read,
+		.channel_inspect = channel_inspect,
+		.claim_timeout_ms = 60000,
 		.user = &world,
 	};
 	struct error err = ERROR_INIT;

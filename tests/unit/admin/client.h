@@ -24,6 +24,12 @@ struct world {
 	struct activation_entry entries[2];
 	struct admin_channel channels[2];
 	uint32_t channel_count;
+	/* What the first channel's intake is to tell of, the last question it was asked, and how many there were. The second channel
+	 * has no intake. */
+	struct inspected inspected[3];
+	uint32_t inspected_count;
+	struct inspection question;
+	uint32_t questions;
 	struct admin *admin;
 	uint16_t port;
 	const char *key; /* sent with each request; NULL: none */

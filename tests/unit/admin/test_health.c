@@ -152,7 +152,10 @@ START_TEST(metrics)
 						   .consuming = true,
 						   .committed = 7,
 						   .duplicate = 2,
+						   .requeued = 4,
+						   .persisted = 6,
 						   .held = 3,
+						   .kept = 8,
 						   .oldest_held_seconds = 1.5,
 						   .lag = 12};
 	world.channels[1] = (struct admin_channel){
@@ -174,6 +177,11 @@ START_TEST(metrics)
 	ck_assert(has_line(&reply, "sutra_lane_claim_bounces_total{lane=\"3\",kind=\"relay\"} 9"));
 	ck_assert(has_line(&reply, "sutra_deliveries_total{tenant=\"acme\",channel=\"or\\\"ders\","
 				   "outcome=\"committed\"} 7"));
+	ck_assert(has_line(&reply, "sutra_deliveries_total{tenant=\"acme\",channel=\"or\\\"ders\","
+				   "outcome=\"requeued\"} 4"));
+	ck_assert(has_line(&reply, "sutra_deliveries_total{tenant=\"acme\",channel=\"or\\\"ders\","
+				   "outcome=\"persisted\"} 6"));
+	ck_assert(has_line(&reply, "sutra_kept_messages{tenant=\"acme\",channel=\"or\\\"ders\"} 8"));
 	ck_assert(has_line(&reply,
 			   "sutra_held_deliveries{tenant=\"acme\",channel=\"or\\\"ders\"} 3"));
 	ck_assert(has_line(

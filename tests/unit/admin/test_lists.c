@@ -428,6 +428,49 @@ START_TEST(one_dead_letter)
 }
 END_TEST
 
+/* --- kept messages --- */
+
+static void keep_message(const char *tenant, uint32_t n)
+{
+	struct store_commit commit;
+
+	rig_letter(&world.rig, &commit, tenant);
+	commit_keep(&world.rig, &commit, test_id(n), test_id(500), "body");
+	ck_assert_int_eq(rig_run(&world.rig, &commit.base), STORE_OK);
+}
+
+START_TEST(kept_messages)
+{
+	struct reply reply;
+
+	world_put_deployment("dep-beta", "beta", "m", "Active");
+	for (uint32_t n = 1; n <= 3; n++)
+		keep_message("acme", n);
+	keep_message("beta", 4);
+	keep_message("nobody", 5);
+	reply = world_get("/admin/kept?limit=2", 200);
+	ck_assert_uint_eq(json_count_at(&reply.json, "kept"), 2);
+	ck_assert_str_eq(json_text_at(&reply.json, "kept.0.id"), id_text(1));
+	ck_assert_str_eq(json_text_at(&reply.json, "kept.0.channel"), "orders");
+	ck_assert_str_eq(json_text_at(&reply.json, "kept.0.keeper"), "boot-1");
+	ck_assert_str_eq(json_text_at(&reply.json, "kept.0.source"), "amqp:orders/7");
+	ck_assert_str_eq(json_text_at(&reply.json, "kept.0.orderKey"), id_text(500));
+	ck_assert_int_eq(json_int_at(&reply.json, "kept.0.bytes"), 4);
+	ck_assert_str_eq(json_text_at(&reply.json, "kept.0.unmatchedSince"), "null");
+	ck_assert_str_eq(json_text_at(&reply.json, "next"), id_text(2));
+	reply = get_with("/admin/kept?cursor=", id_text(2), 200);
+	ck_assert_uint_eq(json_count_at(&reply.json, "kept"), 2);
+	ck_assert_str_eq(json_text_at(&reply.json, "kept.1.tenant"), "beta");
+	ck_assert_str_eq(json_text_at(&reply.json, "next"), "null");
+	reply = world_get("/admin/kept?tenant=beta&channel=orders", 200);
+	ck_assert_uint_eq(json_count_at(&reply.json, "kept"), 1);
+	reply = world_get("/admin/kept?channel=paid", 200);
+	ck_assert_uint_eq(json_count_at(&reply.json, "kept"), 0);
+	world_get("/admin/kept?channel=%FF", 400);
+	world_get("/admin/kept?cursor=x", 400);
+}
+END_TEST
+
 /* --- the replica's own --- */
 
 START_TEST(lanes)
@@ -473,14 +516,20 @@ START_TEST(channels)
 						   .state = "consuming",
 						   .consuming = true,
 						   .committed = 5,
+						   .requeued = 2,
+						   .persisted = 3,
 						   .held = 1,
+						   .kept = 4,
 						   .oldest_held_seconds = 0.25,
 						   .lag = -1};
 	world.channel_count = 1;
 	reply = world_get("/admin/channels", 200);
 	ck_assert_str_eq(json_text_at(&reply.json, "channels.0.channel"), "orders");
 	ck_assert_int_eq(json_int_at(&reply.json, "channels.0.deliveries.committed"), 5);
+	ck_assert_int_eq(json_int_at(&reply.json, "channels.0.deliveries.requeued"), 2);
+	ck_assert_int_eq(json_int_at(&reply.json, "channels.0.deliveries.persisted"), 3);
 	ck_assert_int_eq(json_int_at(&reply.json, "channels.0.held"), 1);
+	ck_assert_int_eq(json_int_at(&reply.json, "channels.0.kept"), 4);
 	ck_assert_str_eq(json_text_at(&reply.json, "channels.0.lag"), "null");
 	ck_assert_double_eq(json_at(&reply.json, "channels.0.oldestHeldSeconds")->via.f64, 0.25);
 }
@@ -496,7 +545,7 @@ static Suite *lists_suite(void)
 	TEST_ADD_ALL(tcase, deployments, deployments_in_pages, one_deployment, instances,
 		     instances_of_all_tenants, instances_in_pages, instances_by_alias, one_instance,
 		     without_the_model_everything_is_masked, a_snapshot_that_cannot_be_read, outbox,
-		     dead_letters, one_dead_letter, lanes, leases, channels);
+		     dead_letters, one_dead_letter, kept_messages, lanes, leases, channels);
 	suite_add_tcase(suite, tcase);
 	return suite;
 }
