@@ -177,21 +177,21 @@ static enum result step_run(struct step *step, struct error *err)
 	}
 }
 
-/* Tokens that stand at gateways for others, with nothing that any of them waits for, would stand there for ever. */
+/* Tokens that stand for others, with none that waits for anything, would stand there for ever. */
 static enum result step_check_alive(struct step *step, struct error *err)
 {
 	const struct instance *inst = step->inst;
-	const struct token *joining = NULL;
+	const struct token *stuck = NULL;
 
+	if (!step_scope_is_live(inst, 0))
+		return RESULT_OK;
 	for (uint32_t i = 0; i < inst->token_count; i++) {
 		if (inst->tokens[i].state == TOKEN_WAITING)
 			return RESULT_OK;
-		if (!joining && inst->tokens[i].state == TOKEN_JOINING)
-			joining = &inst->tokens[i];
+		if (!stuck || stuck->state != TOKEN_JOINING)
+			stuck = &inst->tokens[i];
 	}
-	if (!joining)
-		return RESULT_OK;
-	step->at = (struct step_position){joining->id, step_node(step, joining), NULL};
+	step->at = (struct step_position){stuck->id, step_node(step, stuck), NULL};
 	return error_set(err, RESULT_REJECT, CODE_RUNTIME_STEP_FAILED,
 			 "the gateway waits for tokens on its other flows, and none can come any more");
 }
@@ -331,6 +331,18 @@ static enum result step_resume(struct step *step, const struct node *node, uint3
 	return result == RESULT_OK ? step_check_alive(step, err) : result;
 }
 
+/* Whether the deployment has every process that the instance is in the midst of. */
+static bool has_processes(const struct deployment *deployment, const struct instance *inst)
+{
+	if (!deployment_process(deployment, inst->process))
+		return false;
+	for (uint32_t i = 0; i < inst->scope_count; i++)
+		if (inst->scopes[i].process.ptr &&
+		    !deployment_process(deployment, inst->scopes[i].process))
+			return false;
+	return true;
+}
+
 enum result engine_resume(const struct step_env *env, const struct instance *inst, uint32_t token,
 			  const struct event *event, struct step_result *out, struct error *err)
 {
@@ -344,7 +356,7 @@ enum result engine_resume(const struct step_env *env, const struct instance *ins
 	if (inst->status != INSTANCE_SUSPENDED || !waiting || waiting->state != TOKEN_WAITING)
 		return error_set(err, RESULT_AGAIN, CODE_NONE, "token %u does not wait", token);
 	node = wait_node(env->deployment, inst, waiting);
-	if (!node || !process) {
+	if (!node || !has_processes(env->deployment, inst)) {
 		error_set(&failure, RESULT_REJECT, CODE_RUNTIME_STEP_FAILED,
 			  "the process %.*s of the deployment has no wait %.*s",
 			  STR_ARG(inst->process), STR_ARG(waiting->node));
