@@ -10,13 +10,14 @@
 
 #define MASK "***"
 
-static const struct process *process_of(struct admin *admin, const struct instance *inst)
+/* The process that runs in a scope: a call has the variables of the called one. */
+static const struct process *process_of(struct admin *admin, const struct instance *inst, uint32_t scope)
 {
 	const struct view_member *member = admin->view
 						   ? view_deployment(admin->view, inst->deployment)
 						   : NULL;
 
-	return member ? deployment_process(member->deployment, inst->process) : NULL;
+	return member ? deployment_process(member->deployment, instance_scope_process(inst, scope)) : NULL;
 }
 
 static bool is_masked(const struct process *process, struct str name)
@@ -52,7 +53,7 @@ static void write_token(struct buf *out, const struct token *token)
 	json_int(out, "id", token->id);
 	json_int(out, "scope", token->scope);
 	json_text(out, "node", token->node);
-	json_text(out, "state", token->state == TOKEN_WAITING ? STR("WAITING") : STR("READY"));
+	json_text(out, "state", str_of(token_state_name(token->state)));
 	json_name(out, "waits");
 	json_open(out, '[');
 	for (uint32_t i = 0; i < token->key_count; i++) {
@@ -80,15 +81,14 @@ static void write_aliases(struct buf *out, const struct instance *inst)
 }
 
 /* The root's variables are the instance's; scopes are what is open inside it. */
-static void write_scopes(struct buf *out, const struct process *process,
-			 const struct instance *inst)
+static void write_scopes(struct admin *admin, struct buf *out, const struct instance *inst)
 {
 	const struct scope *root = NULL;
 
 	for (uint32_t i = 0; i < inst->scope_count; i++)
 		if (inst->scopes[i].id == inst->scopes[i].parent)
 			root = &inst->scopes[i];
-	write_variables(out, process, root);
+	write_variables(out, process_of(admin, inst, root ? root->id : 0), root);
 	json_name(out, "scopes");
 	json_open(out, '[');
 	for (uint32_t i = 0; i < inst->scope_count; i++) {
@@ -100,7 +100,7 @@ static void write_scopes(struct buf *out, const struct process *process,
 		json_int(out, "id", scope->id);
 		json_int(out, "parent", scope->parent);
 		json_text(out, "node", scope->node);
-		write_variables(out, process, scope);
+		write_variables(out, process_of(admin, inst, scope->id), scope);
 		json_close(out, '}');
 	}
 	json_close(out, ']');
@@ -111,7 +111,6 @@ static void write_snapshot(struct admin_request *request, const struct rows *row
 	struct buf *out = &request->body;
 	struct error err = ERROR_INIT;
 	struct instance *inst;
-	const struct process *process;
 
 	if (snapshot_unpack(&request->arena, rows_at(rows, 0, 12)->str, rows_at(rows, 0, 0)->id,
 			    rows_at(rows, 0, 1)->str, rows_at(rows, 0, 5)->i, &inst,
@@ -119,7 +118,6 @@ static void write_snapshot(struct admin_request *request, const struct rows *row
 		json_text(out, "snapshotError", str_of(err.text));
 		return;
 	}
-	process = process_of(request->admin, inst);
 	json_text(out, "failureNode", inst->failure_node);
 	json_name(out, "tokens");
 	json_open(out, '[');
@@ -127,8 +125,8 @@ static void write_snapshot(struct admin_request *request, const struct rows *row
 		write_token(out, &inst->tokens[i]);
 	json_close(out, ']');
 	write_aliases(out, inst);
-	write_scopes(out, process, inst);
-	json_bool(out, "modelLoaded", process != NULL);
+	write_scopes(request->admin, out, inst);
+	json_bool(out, "modelLoaded", process_of(request->admin, inst, 0) != NULL);
 }
 
 static void instance_answered(struct admin_request *request)

@@ -17,17 +17,23 @@ static uint32_t count_waiting(const struct instance *inst)
 	return count;
 }
 
-const struct node *wait_node(const struct process *process, const struct token *token)
+const struct node *wait_node(const struct deployment *deployment, const struct instance *inst,
+			     const struct token *token)
 {
 	const struct node *node = NULL;
 
-	if (process && token->state == TOKEN_WAITING)
-		node = process_node(process, token->node);
+	if (token->state == TOKEN_WAITING)
+		node = instance_node(deployment, inst, token);
 	return node && node_is_wait(node) && node->source ? node : NULL;
 }
 
+static struct step_wait token_wait(const struct token *token, const struct node *node)
+{
+	return (struct step_wait){token->id, node, token->keys, token->key_count};
+}
+
 struct step_wait *instance_waits(struct arena *arena, const struct instance *inst,
-				 const struct process *process, uint32_t *count)
+				 const struct deployment *deployment, uint32_t *count)
 {
 	struct step_wait *waits;
 
@@ -37,13 +43,40 @@ struct step_wait *instance_waits(struct arena *arena, const struct instance *ins
 	waits = arena_alloc(arena, count_waiting(inst) * sizeof(*waits));
 	for (uint32_t i = 0; i < inst->token_count; i++) {
 		const struct token *token = &inst->tokens[i];
-		const struct node *node = wait_node(process, token);
+		const struct node *node = wait_node(deployment, inst, token);
 
 		if (node)
-			waits[(*count)++] = (struct step_wait){token->id, node, token->keys,
-							       token->key_count};
+			waits[(*count)++] = token_wait(token, node);
 	}
 	return waits;
+}
+
+void instance_waits_changed(const struct step_env *env, const struct instance *before,
+			    const struct instance *after, struct step_result *out)
+{
+	uint32_t waiting = before ? count_waiting(before) : 0;
+
+	out->waits_removed = waiting ? arena_alloc(env->arena,
+						   waiting * sizeof(*out->waits_removed))
+				     : NULL;
+	for (uint32_t i = 0; waiting && i < before->token_count; i++) {
+		const struct token *token = &before->tokens[i];
+		const struct token *now = instance_token(after, token->id);
+		const struct node *node = wait_node(env->deployment, before, token);
+
+		if (node && (!now || now->fresh || now->state != TOKEN_WAITING))
+			out->waits_removed[out->waits_removed_count++] = token_wait(token, node);
+	}
+	waiting = count_waiting(after);
+	out->waits_added = waiting ? arena_alloc(env->arena, waiting * sizeof(*out->waits_added))
+				   : NULL;
+	for (uint32_t i = 0; i < after->token_count; i++) {
+		const struct token *token = &after->tokens[i];
+		const struct node *node = wait_node(env->deployment, after, token);
+
+		if (node && token->fresh)
+			out->waits_added[out->waits_added_count++] = token_wait(token, node);
+	}
 }
 
 static bool alias_is_unique(const struct node *node, struct str name)
@@ -115,14 +148,13 @@ static void instance_stamp(const struct step_env *env, struct instance *inst,
 void instance_fail(const struct step_env *env, const struct instance *before,
 		   const struct error *why, const struct node *at, struct step_result *out)
 {
-	const struct process *process = deployment_process(env->deployment, before->process);
 	struct instance *inst = arena_memdup(env->arena, before, sizeof(*before));
 
 	*out = (struct step_result){.inst = NULL};
 	inst->version = before->version + 1;
 	/* The waits of an instance that was FAILED already are gone already. */
 	if (before->status != INSTANCE_FAILED)
-		out->waits_removed = instance_waits(env->arena, before, process,
+		out->waits_removed = instance_waits(env->arena, before, env->deployment,
 						    &out->waits_removed_count);
 	instance_stamp(env, inst, why, at, out);
 }

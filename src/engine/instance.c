@@ -24,6 +24,30 @@ const char *instance_status_name(enum instance_status status)
 	return "UNKNOWN";
 }
 
+const char *token_state_name(enum token_state state)
+{
+	switch (state) {
+	case TOKEN_READY:
+		return "READY";
+	case TOKEN_WAITING:
+		return "WAITING";
+	case TOKEN_JOINING:
+		return "JOINING";
+	case TOKEN_HOLDING:
+		return "HOLDING";
+	}
+	return "UNKNOWN";
+}
+
+struct str instance_scope_process(const struct instance *inst, uint32_t scope)
+{
+	const struct scope *at = instance_scope(inst, scope);
+
+	while (at && !at->process.ptr && at->parent != at->id)
+		at = instance_scope(inst, at->parent);
+	return at && at->process.ptr ? at->process : inst->process;
+}
+
 bool instance_has_alias(const struct instance *inst, struct str name, struct str value)
 {
 	for (uint32_t i = 0; i < inst->alias_count; i++)
@@ -61,4 +85,18 @@ struct scope *instance_scope(const struct instance *inst, uint32_t id)
 			high = middle;
 	}
 	return low < inst->scope_count && inst->scopes[low].id == id ? &inst->scopes[low] : NULL;
+}
+
+const struct process *instance_process(const struct deployment *deployment,
+				       const struct instance *inst, uint32_t scope)
+{
+	return deployment_process(deployment, instance_scope_process(inst, scope));
+}
+
+const struct node *instance_node(const struct deployment *deployment, const struct instance *inst,
+				 const struct token *token)
+{
+	const struct process *process = instance_process(deployment, inst, token->scope);
+
+	return process ? process_node(process, token->node) : NULL;
 }

@@ -39,16 +39,26 @@ struct instance_wait_key {
 
 enum token_state {
 	TOKEN_READY,   /* about to enter its node; never stored except in a FAILED first step */
-	TOKEN_WAITING, /* parked at its node */
+	TOKEN_WAITING, /* parked at its node for a message */
+	TOKEN_JOINING, /* at a gateway that waits for tokens on other flows too */
+	TOKEN_HOLDING, /* at a node whose inside runs, or whose events are armed in its stead */
 };
+const char *token_state_name(enum token_state state); /* "WAITING" … */
 
 struct token {
-	uint32_t id;     /* unique in the instance, never reused */
-	uint32_t scope;  /* scope id */
+	uint32_t id;    /* unique in the instance, never reused, never 0 */
+	uint32_t scope; /* scope id */
+	/*
+	 * 0: a token of its own. Else an event that is armed beside something, and gone with it: its host is the token at the
+	 * activity or event-based gateway it is armed for, or itself if that is the whole scope (event sub-processes).
+	 */
+	uint32_t host;
 	struct str node; /* node id */
+	struct str flow; /* of a joining token: id of the flow it came by */
 	enum token_state state;
 	struct instance_wait_key *keys; /* of a waiting token: what its wait is registered under */
 	uint32_t key_count;
+	bool fresh; /* it parked in this step; not stored */
 };
 
 struct scope_variable {
@@ -56,11 +66,17 @@ struct scope_variable {
 	msgpack_object value;
 };
 
-/* The process itself is scope 0; sub-processes and the like open more. */
+/*
+ * The process itself is scope 0. A token that holds opens more: a sub-process or called process has one; a loop has one for
+ * itself, with its state as variables, and in that one for each run.
+ */
 struct scope {
 	uint32_t id;
-	uint32_t parent; /* == id for the root */
-	struct str node; /* node id that opened it; absent for the root */
+	uint32_t parent;    /* == id for the root */
+	uint32_t owner;     /* the holding token that opened it; 0 for the root */
+	uint32_t iteration; /* of a run of a loop, from 1; else 0 */
+	struct str node;    /* node id that opened it; absent for the root */
+	struct str process; /* of a call: the process that runs in it; absent = the parent's, of the root the instance's */
 	struct scope_variable *variables;
 	uint32_t variable_count;
 };
@@ -99,6 +115,9 @@ struct instance {
 	/* A first step that failed: what it was to receive, so that restore can run it again. nil otherwise. */
 	msgpack_object failure_event;
 };
+
+/* The id of the process whose nodes and variables stand in a scope. */
+struct str instance_scope_process(const struct instance *inst, uint32_t scope);
 
 /* Appends the MessagePack form, with a format number in front. Everything but id, tenant and version, which are columns. */
 void snapshot_pack(const struct instance *inst, struct buf *out);

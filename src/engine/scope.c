@@ -2,9 +2,10 @@
 /*
  * Scopes: the variables of an instance, and what an expression sees of it.
  *
- * A name is looked up from the token's scope towards the root; an assignment changes the variable where it was found, and
- * makes it in the root scope if no scope has it. Variables belong to the input of the step until the first assignment:
- * then the array of that one scope is copied (not the values), and grows in the step's arena.
+ * A name is looked up from the token's scope towards the root, or to that of the call it stands in: a called process sees
+ * none of its caller's. An assignment changes the variable where it was found, and makes it in that outermost scope if none
+ * has it. Variables belong to the input of the step until the first assignment: then the array of that one scope is copied
+ * (not the values), and grows in the step's arena.
  *
  * The total size is bounded, because every step loads and stores all of it. It is measured at the first assignment of a step
  * and kept up from there, so that a step which assigns nothing does not walk its variables, and one that grows them in a
@@ -35,7 +36,7 @@ static struct scope_variable *scope_find(const struct scope *scope, struct str n
 	return NULL;
 }
 
-/* The nearest scope, from `id` to the root, that has the variable; `*variable` NULL and the root if none has. */
+/* The nearest scope, from `id` to the process's, that has the variable; `*variable` NULL and the process's if none has. */
 static struct scope *scope_lookup(const struct instance *inst, uint32_t id, struct str name,
 				  struct scope_variable **variable)
 {
@@ -44,7 +45,7 @@ static struct scope *scope_lookup(const struct instance *inst, uint32_t id, stru
 	for (;;) {
 		assert(scope);
 		*variable = scope_find(scope, name);
-		if (*variable || scope->parent == scope->id)
+		if (*variable || scope->parent == scope->id || scope->process.ptr)
 			return scope;
 		scope = instance_scope(inst, scope->parent);
 	}
@@ -65,23 +66,37 @@ static uint64_t variables_bytes(const struct instance *inst)
 	return total;
 }
 
+void step_own_scopes(struct step *step)
+{
+	struct instance *inst = step->inst;
+	struct arena *arena = step->env->arena;
+
+	if (step->scopes_owned)
+		return;
+	step->scopes_owned = true;
+	inst->scopes = arena_memdup(arena, inst->scopes, inst->scope_count * sizeof(*inst->scopes));
+	step->scope_caps = arena_zalloc(arena, inst->scope_count * sizeof(*step->scope_caps));
+	step->scope_cap = step->scope_caps_cap = inst->scope_count;
+}
+
+void step_forget(struct step *step, const struct scope *scope)
+{
+	for (uint32_t i = 0; step->variables_measured && i < scope->variable_count; i++)
+		step->variables_bytes -= variable_bytes(&scope->variables[i]);
+}
+
 /* Makes the scope's variables the step's own, with room for one more. */
 static void scope_own(struct step *step, struct scope **scope, struct scope_variable **variable)
 {
 	struct instance *inst = step->inst;
-	struct arena *arena = step->env->arena;
 	size_t at = (size_t)(*scope - inst->scopes);
 	size_t position = *variable ? (size_t)(*variable - (*scope)->variables) : 0;
 
-	if (!step->scope_caps) {
-		inst->scopes = arena_memdup(arena, inst->scopes,
-					    inst->scope_count * sizeof(*inst->scopes));
-		step->scope_caps = arena_zalloc(arena,
-						inst->scope_count * sizeof(*step->scope_caps));
-	}
+	step_own_scopes(step);
 	*scope = &inst->scopes[at];
-	(*scope)->variables = step_grow(arena, (*scope)->variables, (*scope)->variable_count,
-					&step->scope_caps[at], sizeof(*(*scope)->variables));
+	(*scope)->variables = step_grow(step->env->arena, (*scope)->variables,
+					(*scope)->variable_count, &step->scope_caps[at],
+					sizeof(*(*scope)->variables));
 	if (*variable)
 		*variable = &(*scope)->variables[position];
 }
@@ -116,21 +131,11 @@ static enum result variable_check(const struct process *process, struct str name
 			 "variable %.*s is not declared", STR_ARG(name));
 }
 
-static enum result scope_assign(struct step *step, struct str name, const msgpack_object *value,
-				struct error *err)
+/* Writes `value` to `variable` of `scope`, or to a new one. */
+static enum result scope_write(struct step *step, struct scope *scope,
+			       struct scope_variable *variable, struct str name,
+			       const msgpack_object *value, struct error *err)
 {
-	const struct token *token = step_token(step, step->at.token);
-	struct scope_variable *variable;
-	struct scope *scope;
-	enum result result = variable_check(step->process, name, value, err);
-
-	if (result == RESULT_OK)
-		result = step_made(step, value_size(value), err);
-	if (result != RESULT_OK)
-		return result;
-	scope = scope_lookup(step->inst, token->scope, name, &variable);
-	if (!variable && value_is_nil(value))
-		return RESULT_OK;
 	if (variable && value_equal(&variable->value, value))
 		return RESULT_OK;
 	if (!step->variables_measured) {
@@ -156,16 +161,57 @@ static enum result scope_assign(struct step *step, struct str name, const msgpac
 	return RESULT_OK;
 }
 
-/* The declared variables with their values (NULL when unset), and the payload behind them, which hides a variable. */
+enum result step_assign(struct step *step, uint32_t scope_id, struct str name,
+			const msgpack_object *value, struct error *err)
+{
+	struct scope_variable *variable;
+	struct scope *scope;
+	enum result result = variable_check(step_process(step, scope_id), name, value, err);
+
+	if (result == RESULT_OK)
+		result = step_made(step, value_size(value), err);
+	if (result != RESULT_OK)
+		return result;
+	scope = scope_lookup(step->inst, scope_id, name, &variable);
+	if (!variable && value_is_nil(value))
+		return RESULT_OK;
+	return scope_write(step, scope, variable, name, value, err);
+}
+
+enum result step_set(struct step *step, uint32_t scope_id, struct str name,
+		     const msgpack_object *value, struct error *err)
+{
+	struct scope *scope = instance_scope(step->inst, scope_id);
+	enum result result = step_made(step, value_size(value), err);
+
+	return result == RESULT_OK
+		       ? scope_write(step, scope, scope_find(scope, name), name, value, err)
+		       : result;
+}
+
+const msgpack_object *step_get(struct step *step, uint32_t scope_id, struct str name)
+{
+	const struct scope *scope = instance_scope(step->inst, scope_id);
+	const struct scope_variable *variable = scope ? scope_find(scope, name) : NULL;
+
+	return variable ? &variable->value : NULL;
+}
+
+/*
+ * The declared variables with their values (NULL when unset), and the payload behind them, which hides a variable. The source
+ * of a process is nothing to one that calls it or is called by it.
+ */
 static void step_names(struct step *step, uint32_t scope)
 {
-	const struct process *process = step->process;
+	const struct process *process = step_process(step, scope);
 	size_t count = process->variable_count;
 
 	if (step->names_valid && step->names_scope == scope)
 		return;
-	if (!step->names)
-		step->names = arena_alloc(step->env->arena, (count + 1) * sizeof(*step->names));
+	if (count + 1 > step->name_cap) {
+		step->name_cap = count + 1;
+		step->names = arena_alloc(step->env->arena, step->name_cap * sizeof(*step->names));
+	}
 	for (size_t i = 0; i < count; i++) {
 		struct scope_variable *variable;
 
@@ -173,7 +219,7 @@ static void step_names(struct step *step, uint32_t scope)
 		step->names[i].name = process->variables[i].name;
 		step->names[i].value = variable ? &variable->value : NULL;
 	}
-	if (step->event_name.ptr)
+	if (step->event_name.ptr && process == step->event_process)
 		step->names[count++] = (struct expression_name){step->event_name,
 								&step->event->payload};
 	step->name_count = count;
@@ -193,12 +239,12 @@ static void step_seed(struct step *step)
 		step->seed_token[i] = (uint8_t)(step->at.token >> (24 - 8 * i));
 }
 
-static struct expression_scope step_scope(struct step *step, const struct node *node)
+static struct expression_scope step_scope(struct step *step, uint32_t scope, const struct node *node)
 {
 	const struct instance *inst = step->inst;
 	const struct event *event = step->event;
 
-	step_names(step, step_token(step, step->at.token)->scope);
+	step_names(step, scope);
 	if (!step->instance_text[0])
 		id_format(inst->id, step->instance_text);
 	step_seed(step);
@@ -208,7 +254,7 @@ static struct expression_scope step_scope(struct step *step, const struct node *
 		.headers = event->headers,
 		.event = {event->id, event->type, event->channel, event->key, event->time_us},
 		.instance = {str_of(step->instance_text), inst->started_us},
-		.process_id = step->process->id,
+		.process_id = step_process(step, scope)->id,
 		.tenant = inst->tenant,
 		.now_us = step->env->now_us,
 		.uuid_seed = {id_str(&inst->id), str_make(step->seed_version, sizeof(step->seed_version)),
@@ -216,45 +262,68 @@ static struct expression_scope step_scope(struct step *step, const struct node *
 	};
 }
 
-enum result step_eval(struct step *step, const struct node *node, const struct expression *expr,
-		      msgpack_object *out, struct error *err)
+enum result step_eval_in(struct step *step, uint32_t scope_id, const struct node *node,
+			 const struct expression *expr, msgpack_object *out, struct error *err)
 {
-	struct expression_scope scope = step_scope(step, node);
+	struct expression_scope scope = step_scope(step, scope_id, node);
 
 	return expression_eval(step->env->expressions, &step->env->deployment->expressions, expr,
 			       &scope, step->env->arena, out, err);
 }
 
+enum result step_eval(struct step *step, const struct node *node, const struct expression *expr,
+		      msgpack_object *out, struct error *err)
+{
+	return step_eval_in(step, step_token(step, step->at.token)->scope, node, expr, out, err);
+}
+
+/* All that a script assigned is checked before any of it is: an error in it may be caught. */
 enum result step_script(struct step *step, const struct node *node, struct error *err)
 {
-	struct expression_scope scope = step_scope(step, node);
+	uint32_t scope_id = step_token(step, step->at.token)->scope;
+	struct expression_scope scope = step_scope(step, scope_id, node);
+	const struct process *process = node->process;
 	struct expression_assignment *assigned;
 	size_t count;
 	enum result result;
 
-	scope.assignable = step->process->variable_names;
-	scope.assignable_count = step->process->variable_count;
+	scope.assignable = process->variable_names;
+	scope.assignable_count = process->assignable_count;
 	result = expression_run(step->env->expressions, &step->env->deployment->expressions,
 				node->script, &scope, step->env->arena, &assigned, &count, err);
 	for (size_t i = 0; result == RESULT_OK && i < count; i++)
-		result = scope_assign(step, assigned[i].name, &assigned[i].value, err);
+		result = variable_check(process, assigned[i].name, &assigned[i].value, err);
+	for (size_t i = 0; result == RESULT_OK && i < count; i++)
+		result = step_assign(step, scope_id, assigned[i].name, &assigned[i].value, err);
 	return result;
+}
+
+/* Whether the variable is there to be set: one that is local is not outside of what it is local to. */
+static bool variable_is_open(struct step *step, uint32_t scope, const struct variable *variable)
+{
+	struct scope_variable *found;
+
+	if (!variable->scope)
+		return true;
+	scope_lookup(step->inst, scope, variable->name, &found);
+	return found != NULL;
 }
 
 enum result step_receive(struct step *step, const struct node *node, struct error *err)
 {
-	const struct process *process = step->process;
+	const struct process *process = node->process;
+	uint32_t scope = step_token(step, step->at.token)->scope;
 
 	for (uint32_t i = 0; i < process->variable_count; i++) {
 		const struct variable *variable = &process->variables[i];
 		msgpack_object value;
 		enum result result;
 
-		if (!variable->source)
+		if (!variable->source || !variable_is_open(step, scope, variable))
 			continue;
 		result = step_eval(step, node, variable->source, &value, err);
 		if (result == RESULT_OK)
-			result = scope_assign(step, variable->name, &value, err);
+			result = step_assign(step, scope, variable->name, &value, err);
 		if (result != RESULT_OK)
 			return result;
 	}

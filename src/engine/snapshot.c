@@ -8,11 +8,14 @@
  *
  *	[format, deployment, process, status, started_us, next_token, next_scope,
  *	 tokens, scopes, aliases, reply, traceparent, tracestate, failure]
- *	token:   [id, scope, node, state, [[name, value], …]]
- *	scope:   [id, parent, node, {variable: value, …}]
+ *	token:   [id, scope, host, node, state, flow, [[name, value], …]]
+ *	scope:   [id, parent, owner, iteration, node, process, {variable: value, …}]
  *	alias:   [name, value, unique]
  *	reply:   nil or [channel, connection, transport, destination, correlation]
  *	failure: nil or [code, detail, node, event]
+ *
+ * Format 1 had neither sub-processes nor joins: its tokens are [id, scope, node, state, keys], and its one scope is
+ * [0, 0, nil, variables].
  *
  * An absent string is nil; one that is not UTF-8 (a header may be anything) is a byte string.
  *
@@ -23,7 +26,8 @@
 
 #include "engine/behaviour.h"
 
-#define SNAPSHOT_FORMAT 1
+#define SNAPSHOT_FORMAT 2
+#define SNAPSHOT_OLDEST 1
 #define SNAPSHOT_FIELDS 14
 
 static_assert(SNAPSHOT_FIELDS <= 15, "the format number must be the second byte");
@@ -59,11 +63,13 @@ static void pack_bool(msgpack_packer *packer, bool v)
 
 static void pack_token(msgpack_packer *packer, const struct token *token)
 {
-	msgpack_pack_array(packer, 5);
+	msgpack_pack_array(packer, 7);
 	msgpack_pack_uint32(packer, token->id);
 	msgpack_pack_uint32(packer, token->scope);
+	msgpack_pack_uint32(packer, token->host);
 	pack_str(packer, token->node);
 	msgpack_pack_uint32(packer, token->state);
+	pack_str(packer, token->flow);
 	msgpack_pack_array(packer, token->key_count);
 	for (uint32_t i = 0; i < token->key_count; i++) {
 		msgpack_pack_array(packer, 2);
@@ -74,10 +80,13 @@ static void pack_token(msgpack_packer *packer, const struct token *token)
 
 static void pack_scope(msgpack_packer *packer, const struct scope *scope, struct buf *out)
 {
-	msgpack_pack_array(packer, 4);
+	msgpack_pack_array(packer, 7);
 	msgpack_pack_uint32(packer, scope->id);
 	msgpack_pack_uint32(packer, scope->parent);
+	msgpack_pack_uint32(packer, scope->owner);
+	msgpack_pack_uint32(packer, scope->iteration);
 	pack_str(packer, scope->node);
+	pack_str(packer, scope->process);
 	msgpack_pack_map(packer, scope->variable_count);
 	for (uint32_t i = 0; i < scope->variable_count; i++) {
 		pack_str(packer, scope->variables[i].name);
@@ -152,6 +161,7 @@ void snapshot_pack(const struct instance *inst, struct buf *out)
  */
 struct reader {
 	struct arena *arena;
+	int64_t format;
 	const char *wrong; /* what the first mistake was; NULL = none yet */
 };
 
@@ -208,24 +218,16 @@ static bool read_bool(struct reader *reader, const msgpack_object *value, const 
 	return value->type == MSGPACK_OBJECT_BOOLEAN && value->via.boolean;
 }
 
-static void read_token(struct reader *reader, const msgpack_object *value,
-		       const struct instance *inst, struct token *token)
+static uint32_t read_u32(struct reader *reader, const msgpack_object *value, const char *what)
 {
-	const msgpack_object *field = read_array(reader, value, 5, NULL, "token");
-	const msgpack_object *keys;
+	return (uint32_t)read_int(reader, value, 0, UINT32_MAX, what);
+}
 
-	if (!field)
-		return;
-	token->id = (uint32_t)read_int(reader, &field[0], 0, UINT32_MAX, "token id");
-	token->scope = (uint32_t)read_int(reader, &field[1], 0, UINT32_MAX, "token scope");
-	token->node = read_str(reader, &field[2], true, "token node");
-	token->state = (enum token_state)read_int(reader, &field[3], TOKEN_READY, TOKEN_WAITING,
-						  "token state");
-	keys = read_array(reader, &field[4], UINT32_MAX, &token->key_count, "token keys");
-	reader_require(reader, token->id < inst->next_token, "token id not below the next");
-	reader_require(reader,
-		       token->state == TOKEN_WAITING || !instance_status_is_terminal(inst->status),
-		       "ready token in an instance that ended");
+static void read_keys(struct reader *reader, const msgpack_object *value, struct token *token)
+{
+	const msgpack_object *keys = read_array(reader, value, UINT32_MAX, &token->key_count,
+						"token keys");
+
 	if (!token->key_count)
 		return;
 	token->keys = arena_zalloc(reader->arena, token->key_count * sizeof(*token->keys));
@@ -237,6 +239,36 @@ static void read_token(struct reader *reader, const msgpack_object *value,
 		token->keys[i].name = read_str(reader, &key[0], true, "token key name");
 		token->keys[i].value = read_str(reader, &key[1], true, "token key value");
 	}
+}
+
+static void read_token(struct reader *reader, const msgpack_object *value,
+		       const struct instance *inst, struct token *token)
+{
+	bool old = reader->format == 1;
+	const msgpack_object *field = read_array(reader, value, old ? 5 : 7, NULL, "token");
+
+	if (!field)
+		return;
+	token->id = read_u32(reader, &field[0], "token id");
+	token->scope = read_u32(reader, &field[1], "token scope");
+	token->host = old ? 0 : read_u32(reader, &field[2], "token host");
+	field += old ? 2 : 3;
+	token->node = read_str(reader, &field[0], true, "token node");
+	token->state = (enum token_state)read_int(reader, &field[1], TOKEN_READY,
+						  old ? TOKEN_WAITING : TOKEN_HOLDING,
+						  "token state");
+	if (!old)
+		token->flow = read_str(reader, &field[2], token->state == TOKEN_JOINING,
+				       "token flow");
+	read_keys(reader, &field[old ? 2 : 3], token);
+	reader_require(reader, token->id < inst->next_token, "token id not below the next");
+	reader_require(reader, token->id > 0, "token id");
+	reader_require(reader,
+		       token->state != TOKEN_READY || !instance_status_is_terminal(inst->status),
+		       "ready token in an instance that ended");
+	reader_require(reader, token->state == TOKEN_JOINING || !token->flow.ptr, "token flow");
+	reader_require(reader, token->state < TOKEN_JOINING || !token->key_count,
+		       "keys of a token that does not wait");
 }
 
 static void read_tokens(struct reader *reader, const msgpack_object *value, struct instance *inst)
@@ -275,15 +307,24 @@ static void read_variables(struct reader *reader, const msgpack_object *value, s
 static void read_scope(struct reader *reader, const msgpack_object *value,
 		       const struct instance *inst, struct scope *scope)
 {
-	const msgpack_object *field = read_array(reader, value, 4, NULL, "scope");
+	bool old = reader->format == 1;
+	const msgpack_object *field = read_array(reader, value, old ? 4 : 7, NULL, "scope");
 
 	if (!field)
 		return;
-	scope->id = (uint32_t)read_int(reader, &field[0], 0, UINT32_MAX, "scope id");
-	scope->parent = (uint32_t)read_int(reader, &field[1], 0, UINT32_MAX, "scope parent");
-	scope->node = read_str(reader, &field[2], scope->id != 0, "scope node");
+	scope->id = read_u32(reader, &field[0], "scope id");
+	scope->parent = read_u32(reader, &field[1], "scope parent");
+	field += 2;
+	if (!old) {
+		scope->owner = read_u32(reader, &field[0], "scope owner");
+		scope->iteration = read_u32(reader, &field[1], "scope iteration");
+		field += 2;
+	}
+	scope->node = read_str(reader, field++, scope->id != 0, "scope node");
+	if (!old)
+		scope->process = read_str(reader, field++, false, "scope process");
 	reader_require(reader, scope->id < inst->next_scope, "scope id not below the next");
-	read_variables(reader, &field[3], scope);
+	read_variables(reader, field, scope);
 }
 
 static void read_scopes(struct reader *reader, const msgpack_object *value, struct instance *inst)
@@ -292,6 +333,7 @@ static void read_scopes(struct reader *reader, const msgpack_object *value, stru
 	const msgpack_object *items = read_array(reader, value, UINT32_MAX, &count, "scopes");
 
 	reader_require(reader, count > 0, "no root scope");
+	reader_require(reader, reader->format > 1 || count == 1, "number of scopes");
 	if (!count)
 		return;
 	inst->scopes = arena_zalloc(reader->arena, count * sizeof(*inst->scopes));
@@ -301,7 +343,11 @@ static void read_scopes(struct reader *reader, const msgpack_object *value, stru
 		read_scope(reader, &items[i], inst, scope);
 		/* A parent stands before its child, so that every chain of parents ends at the root. */
 		if (i == 0)
-			reader_require(reader, scope->id == 0 && scope->parent == 0, "root scope");
+			reader_require(reader,
+				       scope->id == 0 && scope->parent == 0 && scope->owner == 0 &&
+					       scope->iteration == 0 && !scope->node.ptr &&
+					       !scope->process.ptr,
+				       "root scope");
 		else
 			reader_require(reader,
 				       scope[-1].id < scope->id && scope->parent < scope->id &&
@@ -309,6 +355,61 @@ static void read_scopes(struct reader *reader, const msgpack_object *value, stru
 				       "order of scopes");
 		inst->scope_count = i + 1;
 	}
+}
+
+/*
+ * A scope is opened by a token that holds in the scope around it; a run of a loop, in the loop's own scope, which the same
+ * token opened at the same node.
+ */
+static void check_owner(struct reader *reader, const struct instance *inst,
+			const struct scope *scope)
+{
+	const struct token *owner = instance_token(inst, scope->owner);
+	const struct scope *parent = instance_scope(inst, scope->parent);
+	bool fits = owner && parent && owner->state == TOKEN_HOLDING &&
+		    str_equal(owner->node, scope->node);
+
+	if (fits && scope->iteration)
+		fits = !scope->process.ptr && parent->owner == scope->owner && !parent->iteration &&
+		       owner->scope == parent->parent && parent->id != 0;
+	else if (fits)
+		fits = owner->scope == scope->parent;
+	reader_require(reader, fits, "owner of a scope");
+}
+
+/* An event is armed beside a token that waits or holds in the same scope, or beside the scope. */
+static void check_host(struct reader *reader, const struct instance *inst,
+		       const struct token *token)
+{
+	const struct token *host = instance_token(inst, token->host);
+	bool fits = host && token->state == TOKEN_WAITING && host->scope == token->scope;
+
+	if (fits && host != token)
+		fits = !host->host && host->id < token->id &&
+		       (host->state == TOKEN_WAITING || host->state == TOKEN_HOLDING);
+	reader_require(reader, fits, "host of a token");
+}
+
+/* What a token holds for is there. */
+static void check_links(struct reader *reader, const struct instance *inst)
+{
+	bool *held = arena_zalloc(reader->arena, inst->token_count + 1);
+
+	for (uint32_t i = 1; i < inst->scope_count && !reader->wrong; i++) {
+		check_owner(reader, inst, &inst->scopes[i]);
+		if (!reader->wrong)
+			held[instance_token(inst, inst->scopes[i].owner) - inst->tokens] = true;
+	}
+	for (uint32_t i = 0; i < inst->token_count && !reader->wrong; i++) {
+		if (!inst->tokens[i].host)
+			continue;
+		check_host(reader, inst, &inst->tokens[i]);
+		if (!reader->wrong)
+			held[instance_token(inst, inst->tokens[i].host) - inst->tokens] = true;
+	}
+	for (uint32_t i = 0; i < inst->token_count && !reader->wrong; i++)
+		reader_require(reader, inst->tokens[i].state != TOKEN_HOLDING || held[i],
+			       "token that holds for nothing");
 }
 
 static void read_aliases(struct reader *reader, const msgpack_object *value, struct instance *inst)
@@ -370,7 +471,7 @@ static void read_instance(struct reader *reader, const msgpack_object *root, str
 
 	if (!field)
 		return;
-	read_int(reader, &field[0], SNAPSHOT_FORMAT, SNAPSHOT_FORMAT, "format");
+	reader->format = read_int(reader, &field[0], SNAPSHOT_OLDEST, SNAPSHOT_FORMAT, "format");
 	inst->deployment = read_str(reader, &field[1], true, "deployment");
 	inst->process = read_str(reader, &field[2], true, "process");
 	inst->status = (enum instance_status)read_int(reader, &field[3], INSTANCE_SUSPENDED,
@@ -380,6 +481,8 @@ static void read_instance(struct reader *reader, const msgpack_object *root, str
 	inst->next_scope = (uint32_t)read_int(reader, &field[6], 1, UINT32_MAX, "next scope");
 	read_scopes(reader, &field[8], inst);
 	read_tokens(reader, &field[7], inst);
+	if (!reader->wrong)
+		check_links(reader, inst);
 	read_aliases(reader, &field[9], inst);
 	read_reply(reader, &field[10], &inst->reply);
 	inst->traceparent = read_str(reader, &field[11], false, "traceparent");
@@ -391,16 +494,17 @@ enum result snapshot_unpack(struct arena *arena, struct str bytes, struct id id,
 			    int64_t version, struct instance **out, struct error *err)
 {
 	const struct value_limits limits = VALUE_LIMITS_OWN;
-	struct reader reader = {arena, NULL};
+	struct reader reader = {arena, SNAPSHOT_FORMAT, NULL};
 	msgpack_object root = reader_nil;
 	struct error inner = ERROR_INIT;
 	struct instance *inst;
 
 	if (bytes.len >= 2 && ((uint8_t)bytes.ptr[0] & 0xf0) == 0x90 &&
-	    (uint8_t)bytes.ptr[1] < 0x80 && bytes.ptr[1] != SNAPSHOT_FORMAT)
+	    (uint8_t)bytes.ptr[1] < 0x80 &&
+	    (bytes.ptr[1] < SNAPSHOT_OLDEST || bytes.ptr[1] > SNAPSHOT_FORMAT))
 		return error_set(err, RESULT_FATAL, CODE_RUNTIME_SNAPSHOT_INVALID,
-				 "snapshot has format %d; this release reads format %d",
-				 bytes.ptr[1], SNAPSHOT_FORMAT);
+				 "snapshot has format %d; this release reads formats %d to %d",
+				 bytes.ptr[1], SNAPSHOT_OLDEST, SNAPSHOT_FORMAT);
 	if (value_unpack(arena, bytes, false, &limits, &root, &inner) != RESULT_OK)
 		return error_set(err, RESULT_FATAL, CODE_RUNTIME_SNAPSHOT_INVALID,
 				 "snapshot of %zu bytes: %s", bytes.len, inner.text);

@@ -7,43 +7,44 @@
  * commit needs no undoing, and a failed step gives back the instance it began with, stamped FAILED (failed.c).
  *
  * The token loop takes tokens from a work list in the order in which they became ready, and runs each until it waits or is
- * gone before it looks at the next; flows are taken in document order. Nothing else decides about order, so the same input
- * gives the same result on every replica and every run. Node kinds differ only by their row in node_behaviours.
+ * gone before it looks at the next; flows are taken in document order. When a token is gone, the scope it stood in may be
+ * over, which is for the token that opened it to go on; when none is ready any more, inclusive gateways are asked. Nothing
+ * else decides about order, so the same input gives the same result on every replica and every run. Node kinds differ
+ * only by their row in node_behaviours.
+ *
+ * What the step did to the waits is not collected on the way but found at its end, by holding the instance before against
+ * the one behind: however a wait came to be or was torn down, the effects are what the two instances say.
  */
 #include "engine/behaviour.h"
 #include "engine/failed.h"
 #include "engine/nodes/nodes.h"
 
 const struct node_behaviour node_behaviours[NODE_KIND_COUNT] = {
-	[NODE_START] = {node_start_enter, NULL},
-	[NODE_END] = {node_end_enter, NULL},
-	[NODE_CATCH] = {node_catch_enter, node_catch_resume},
-	[NODE_RECEIVE] = {node_receive_enter, node_receive_resume},
-	[NODE_THROW] = {node_throw_enter, NULL},
-	[NODE_SEND] = {node_send_enter, NULL},
-	[NODE_SCRIPT] = {node_script_enter, NULL},
-	[NODE_PASS] = {node_pass_enter, NULL},
-	[NODE_EXCLUSIVE] = {node_exclusive_enter, NULL},
+	[NODE_START] = {node_start_enter, NULL, NULL},
+	[NODE_END] = {node_end_enter, NULL, NULL},
+	[NODE_END_TERMINATE] = {node_terminate_enter, NULL, NULL},
+	[NODE_END_ERROR] = {node_error_end_enter, NULL, NULL},
+	[NODE_CATCH] = {node_catch_enter, node_catch_resume, NULL},
+	[NODE_LINK_CATCH] = {node_start_enter, NULL, NULL},
+	[NODE_RECEIVE] = {node_receive_enter, node_receive_resume, NULL},
+	[NODE_USER] = {node_receive_enter, node_receive_resume, NULL},
+	[NODE_THROW] = {node_throw_enter, NULL, NULL},
+	[NODE_LINK_THROW] = {node_link_enter, NULL, NULL},
+	[NODE_SEND] = {node_send_enter, NULL, NULL},
+	[NODE_SCRIPT] = {node_script_enter, NULL, NULL},
+	[NODE_PASS] = {node_pass_enter, NULL, NULL},
+	[NODE_EXCLUSIVE] = {node_exclusive_enter, NULL, NULL},
+	[NODE_PARALLEL] = {node_parallel_enter, NULL, NULL},
+	[NODE_INCLUSIVE] = {node_inclusive_enter, NULL, NULL},
+	[NODE_EVENT_GATEWAY] = {node_event_gateway_enter, NULL, NULL},
+	[NODE_SUBPROCESS] = {node_subprocess_enter, NULL, node_subprocess_ended},
+	[NODE_EVENT_SUBPROCESS] = {NULL, NULL, node_event_subprocess_ended},
+	[NODE_CALL] = {node_call_enter, NULL, node_call_ended},
+	[NODE_BOUNDARY] = {node_start_enter, node_boundary_resume, NULL},
+	[NODE_BOUNDARY_ERROR] = {node_start_enter, NULL, NULL},
+	[NODE_EVENT_START] = {node_start_enter, node_event_start_resume, NULL},
+	[NODE_EVENT_START_ERROR] = {node_start_enter, NULL, NULL},
 };
-
-void *step_grow(struct arena *arena, void *items, uint32_t count, uint32_t *cap, size_t size)
-{
-	void *grown;
-
-	if (count < *cap)
-		return items;
-	*cap = count < 4 ? 8 : 2 * count;
-	grown = arena_alloc(arena, *cap * size);
-	if (count)
-		memcpy(grown, items, count * size);
-	return grown;
-}
-
-struct token *step_token(struct step *step, uint32_t id)
-{
-	/* The step owns its tokens, so what the search returns may be written to. */
-	return (struct token *)(uintptr_t)instance_token(step->inst, id);
-}
 
 void step_alias_add(struct step *step, struct str name, struct str value, bool unique)
 {
@@ -62,92 +63,6 @@ void step_alias_add(struct step *step, struct str name, struct str value, bool u
 	out->aliases_added[out->aliases_added_count++] = alias;
 }
 
-/* Moves. */
-
-void step_take(struct step *step, const struct flow *flow)
-{
-	step_token(step, step->at.token)->node = flow->to->id;
-	step->at.node = flow->to;
-}
-
-void step_fork(struct step *step, const struct flow *flow)
-{
-	struct instance *inst = step->inst;
-	struct token token = *step_token(step, step->at.token);
-
-	token.id = inst->next_token++;
-	token.node = flow->to->id;
-	token.state = TOKEN_READY;
-	token.keys = NULL;
-	token.key_count = 0;
-	inst->tokens = step_grow(step->env->arena, inst->tokens, inst->token_count,
-				 &step->token_cap, sizeof(token));
-	inst->tokens[inst->token_count++] = token;
-	step->ready = step_grow(step->env->arena, step->ready, step->ready_count, &step->ready_cap,
-				sizeof(*step->ready));
-	step->ready[step->ready_count++] = (struct step_position){token.id, flow->to};
-}
-
-void step_consume(struct step *step)
-{
-	struct instance *inst = step->inst;
-	struct token *token = step_token(step, step->at.token);
-	size_t behind = inst->token_count - (size_t)(token - inst->tokens) - 1;
-
-	memmove(token, token + 1, behind * sizeof(*token));
-	inst->token_count--;
-	step->at.node = NULL;
-}
-
-enum result step_flow_holds(struct step *step, const struct flow *flow, bool *out,
-			    struct error *err)
-{
-	msgpack_object value;
-	enum result result;
-
-	if (!flow->condition) {
-		*out = true;
-		return RESULT_OK;
-	}
-	result = step_eval(step, flow->from, flow->condition, &value, err);
-	if (result == RESULT_OK)
-		*out = expression_truth(&value);
-	return result;
-}
-
-enum result step_leave(struct step *step, const struct node *node, struct error *err)
-{
-	const struct flow *first = NULL;
-
-	/* The token itself takes the first flow last: until then it stands here, for the conditions and the forks. */
-	for (uint32_t i = 0; i < node->outgoing_count; i++) {
-		const struct flow *flow = node->outgoing[i];
-		bool holds;
-		enum result result;
-
-		if (flow == node->default_flow)
-			continue;
-		result = step_flow_holds(step, flow, &holds, err);
-		if (result != RESULT_OK)
-			return result;
-		if (holds && first)
-			step_fork(step, flow);
-		else if (holds)
-			first = flow;
-	}
-	if (!first)
-		first = node->default_flow;
-	if (first)
-		step_take(step, first);
-	else if (!node->outgoing_count)
-		step_consume(step);
-	else
-		return error_set(
-			err, RESULT_REJECT, CODE_RUNTIME_STEP_FAILED,
-			"no condition of the outgoing flows holds and there is no default flow");
-	return RESULT_OK;
-}
-
 /* Running. */
 
 static enum result step_pass(struct step *step, struct error *err)
@@ -159,23 +74,126 @@ static enum result step_pass(struct step *step, struct error *err)
 	return RESULT_OK;
 }
 
+static enum result step_enter(struct step *step, const struct node *node, struct error *err)
+{
+	enum result result = step_pass(step, err);
+
+	if (result != RESULT_OK)
+		return result;
+	if (node->loop && !step_in_run(step, node))
+		return loop_enter(step, node, err);
+	if (!node_behaviours[node->kind].enter)
+		return error_set(err, RESULT_REJECT, CODE_RUNTIME_STEP_FAILED,
+				 "no token can come to a %s", node_kind_name(node->kind));
+	return node_behaviours[node->kind].enter(step, node, err);
+}
+
+/* An error of an expression is a BPMN error; RESULT_OK if something caught it. So may be one on the way to what does. */
+static enum result step_catch(struct step *step, enum result result, struct error *err)
+{
+	while (result == RESULT_REJECT && err->code == CODE_EXPRESSION_FAILED) {
+		struct error inner = ERROR_INIT;
+
+		result = step_throw(step, STR("EXPRESSION.FAILED"), &inner);
+		if (result == RESULT_OK)
+			return RESULT_OK;
+		if (inner.code == CODE_NONE)
+			return RESULT_REJECT;
+		*err = inner;
+	}
+	return result;
+}
+
+/* A scope is over: what opened it goes on. */
+static enum result scope_ended(struct step *step, const struct scope *scope, struct error *err)
+{
+	struct token *owner = step_token(step, scope->owner);
+	const struct node *node = owner ? step_node(step, owner) : NULL;
+	uint32_t id = scope->id;
+
+	if (!node || (scope->iteration ? !node->loop : !node_behaviours[node->kind].ended))
+		return error_set(err, RESULT_REJECT, CODE_RUNTIME_STEP_FAILED,
+				 "the deployment has nothing that could have opened the scope of %.*s",
+				 STR_ARG(scope->node));
+	if (scope->iteration) {
+		step_stand(step, owner->id, node);
+		return loop_ended(step, node, id, err);
+	}
+	step_stand(step, owner->id, node);
+	return node_behaviours[node->kind].ended(step, node, id, err);
+}
+
+/* As long as the last token that ended was the last in its scope. */
+static enum result step_settle(struct step *step, struct error *err)
+{
+	while (step->has_left && !step->at.node) {
+		const struct scope *scope = instance_scope(step->inst, step->left);
+		enum result result;
+
+		step->has_left = false;
+		if (!scope || scope->id == 0 || step_scope_is_live(step->inst, scope->id))
+			break;
+		result = step_catch(step, scope_ended(step, scope, err), err);
+		if (result != RESULT_OK)
+			return result;
+	}
+	return RESULT_OK;
+}
+
+/* The next token that is ready and was not torn down meanwhile. */
+static bool step_next(struct step *step)
+{
+	while (step->ready_head < step->ready_count) {
+		const struct step_position next = step->ready[step->ready_head++];
+
+		if (!instance_token(step->inst, next.token))
+			continue;
+		step->at = next;
+		return true;
+	}
+	return false;
+}
+
 /* Runs the token at step->at, if it may go on, and then all that are ready. */
 static enum result step_run(struct step *step, struct error *err)
 {
 	for (;;) {
-		while (step->at.node) {
-			const struct node *node = step->at.node;
-			enum result result = step_pass(step, err);
+		enum result result = step_settle(step, err);
 
+		while (result == RESULT_OK && step->at.node) {
+			result = step_catch(step, step_enter(step, step->at.node, err), err);
 			if (result == RESULT_OK)
-				result = node_behaviours[node->kind].enter(step, node, err);
-			if (result != RESULT_OK)
-				return result;
+				result = step_settle(step, err);
 		}
-		if (step->ready_head == step->ready_count)
+		if (result != RESULT_OK)
+			return result;
+		if (step_next(step))
+			continue;
+		if (!join_inclusive(step))
 			return RESULT_OK;
-		step->at = step->ready[step->ready_head++];
+		result = step_catch(step, step_leave(step, step->at.node, err), err);
+		if (result != RESULT_OK)
+			return result;
 	}
+}
+
+/* Tokens that stand for others, with none that waits for anything, would stand there for ever. */
+static enum result step_check_alive(struct step *step, struct error *err)
+{
+	const struct instance *inst = step->inst;
+	const struct token *stuck = NULL;
+
+	if (!step_scope_is_live(inst, 0))
+		return RESULT_OK;
+	for (uint32_t i = 0; i < inst->token_count; i++) {
+		if (inst->tokens[i].state == TOKEN_WAITING)
+			return RESULT_OK;
+		if (!stuck || stuck->state != TOKEN_JOINING)
+			stuck = &inst->tokens[i];
+	}
+	step->at = (struct step_position){stuck->id, step_node(step, stuck), NULL};
+	return error_set(err, RESULT_REJECT, CODE_RUNTIME_STEP_FAILED,
+			 "the gateway waits for tokens on its other flows, and none can come any more");
 }
 
 /*
@@ -188,10 +206,14 @@ static void step_finish(struct step *step, const struct instance *before)
 	struct step_result *out = step->out;
 
 	out->inst = inst;
-	if (inst->token_count) {
+	if (step_scope_is_live(inst, 0)) {
 		inst->status = INSTANCE_SUSPENDED;
+		instance_waits_changed(step->env, before, inst, out);
 		return;
 	}
+	/* What may be left are events armed beside the process. */
+	inst->token_count = 0;
+	instance_waits_changed(step->env, before, inst, out);
 	inst->status = INSTANCE_COMPLETED;
 	inst->aliases = NULL;
 	inst->alias_count = 0;
@@ -199,6 +221,16 @@ static void step_finish(struct step *step, const struct instance *before)
 	out->aliases_added_count = 0;
 	out->aliases_removed = before ? before->aliases : NULL;
 	out->aliases_removed_count = before ? before->alias_count : 0;
+}
+
+/* The whole of a first step, with the token at step->at on the start event. */
+static enum result step_begin(struct step *step, struct error *err)
+{
+	enum result result = step_arm_inside(step, 0, &step->process->inside, err);
+
+	if (result == RESULT_OK)
+		result = step_run(step, err);
+	return result == RESULT_OK ? step_check_alive(step, err) : result;
 }
 
 static struct step step_init(const struct step_env *env, const struct process *process,
@@ -210,6 +242,7 @@ static struct step step_init(const struct step_env *env, const struct process *p
 		.process = process,
 		.event = event,
 		.event_name = node->source ? node->source->name : STR_NONE,
+		.event_process = node->process,
 		.version = inst->version - 1,
 		.inst = inst,
 		.out = out,
@@ -231,11 +264,11 @@ enum result engine_start(const struct step_env *env, struct id id, struct str te
 	made.aliases_added = inst->aliases;
 	made.aliases_added_count = inst->alias_count;
 	step = step_init(env, start->process, start, event, inst, &made);
-	step.at = (struct step_position){inst->tokens[0].id, start};
+	step.at = (struct step_position){inst->tokens[0].id, start, NULL};
 	result = step_receive(&step, start, err);
 	if (result != RESULT_OK)
 		return result;
-	if (step_run(&step, &failure) == RESULT_OK) {
+	if (step_begin(&step, &failure) == RESULT_OK) {
 		step_finish(&step, NULL);
 		*out = made;
 	} else {
@@ -251,26 +284,38 @@ static struct instance *instance_next(const struct step_env *env, const struct i
 
 	next->tokens = arena_memdup(env->arena, inst->tokens,
 				    inst->token_count * sizeof(*inst->tokens));
+	for (uint32_t i = 0; i < next->token_count; i++)
+		next->tokens[i].fresh = false;
 	next->status = INSTANCE_RUNNING;
 	next->version = inst->version + 1;
 	return next;
+}
+
+/* An event-based gateway has its event: the token that holds there goes on from the arm, and the other arms are gone. */
+static uint32_t take_arm(struct step *step, const struct token *arm, const struct node *node)
+{
+	const struct token *host = step_token(step, arm->host);
+	const struct node *gateway = host && host->id != arm->id ? step_node(step, host) : NULL;
+	uint32_t id = arm->id;
+
+	if (!gateway || gateway->kind != NODE_EVENT_GATEWAY)
+		return id;
+	id = host->id;
+	step_clear(step, id);
+	step_stand(step, id, node);
+	return id;
 }
 
 /* Takes the token out of its wait and gives it the event. */
 static enum result step_resume(struct step *step, const struct node *node, uint32_t id,
 			       struct error *err)
 {
-	struct step_result *out = step->out;
-	struct token *token = step_token(step, id);
+	const struct token *token = step_token(step, id);
 	enum result result;
 
-	out->waits_removed = arena_alloc(step->env->arena, sizeof(*out->waits_removed));
-	out->waits_removed[0] = (struct step_wait){id, node, token->keys, token->key_count};
-	out->waits_removed_count = 1;
-	token->state = TOKEN_READY;
-	token->keys = NULL;
-	token->key_count = 0;
-	step->at = (struct step_position){id, node};
+	step->event_keys = token->keys;
+	step->event_key_count = token->key_count;
+	step_stand(step, take_arm(step, token, node), node);
 	if (step->event->traceparent.ptr) {
 		step->inst->traceparent = step->event->traceparent;
 		step->inst->tracestate = step->event->tracestate;
@@ -280,7 +325,22 @@ static enum result step_resume(struct step *step, const struct node *node, uint3
 		result = step_pass(step, err);
 	if (result == RESULT_OK)
 		result = node_behaviours[node->kind].resume(step, node, err);
-	return result == RESULT_OK ? step_run(step, err) : result;
+	result = step_catch(step, result, err);
+	if (result == RESULT_OK)
+		result = step_run(step, err);
+	return result == RESULT_OK ? step_check_alive(step, err) : result;
+}
+
+/* Whether the deployment has every process that the instance is in the midst of. */
+static bool has_processes(const struct deployment *deployment, const struct instance *inst)
+{
+	if (!deployment_process(deployment, inst->process))
+		return false;
+	for (uint32_t i = 0; i < inst->scope_count; i++)
+		if (inst->scopes[i].process.ptr &&
+		    !deployment_process(deployment, inst->scopes[i].process))
+			return false;
+	return true;
 }
 
 enum result engine_resume(const struct step_env *env, const struct instance *inst, uint32_t token,
@@ -295,8 +355,8 @@ enum result engine_resume(const struct step_env *env, const struct instance *ins
 
 	if (inst->status != INSTANCE_SUSPENDED || !waiting || waiting->state != TOKEN_WAITING)
 		return error_set(err, RESULT_AGAIN, CODE_NONE, "token %u does not wait", token);
-	node = wait_node(process, waiting);
-	if (!node) {
+	node = wait_node(env->deployment, inst, waiting);
+	if (!node || !has_processes(env->deployment, inst)) {
 		error_set(&failure, RESULT_REJECT, CODE_RUNTIME_STEP_FAILED,
 			  "the process %.*s of the deployment has no wait %.*s",
 			  STR_ARG(inst->process), STR_ARG(waiting->node));
@@ -333,10 +393,10 @@ static void restart(const struct step_env *env, const struct instance *inst,
 	next->aliases = inst->aliases;
 	next->alias_count = inst->alias_count;
 	step = step_init(env, start->process, start, event, next, &made);
-	step.at = (struct step_position){next->tokens[0].id, start};
+	step.at = (struct step_position){next->tokens[0].id, start, NULL};
 	result = step_receive(&step, start, &failure);
 	if (result == RESULT_OK)
-		result = step_run(&step, &failure);
+		result = step_begin(&step, &failure);
 	if (result != RESULT_OK) {
 		instance_fail(env, inst, &failure, step.at.node, out);
 		return;
@@ -345,41 +405,54 @@ static void restart(const struct step_env *env, const struct instance *inst,
 	*out = made;
 }
 
+/* Whether the deployment has what every token of a FAILED instance stands on. */
+static enum result check_nodes(const struct deployment *deployment, const struct instance *inst,
+			       struct error *err)
+{
+	for (uint32_t i = 0; i < inst->token_count; i++) {
+		const struct token *token = &inst->tokens[i];
+		const struct node *node = instance_node(deployment, inst, token);
+		bool fits = node != NULL;
+
+		if (token->state == TOKEN_READY)
+			fits = fits && inst->token_count == 1;
+		else if (token->state == TOKEN_WAITING)
+			fits = wait_node(deployment, inst, token) != NULL;
+		if (!fits)
+			return error_set(err, RESULT_REJECT, CODE_RUNTIME_STEP_FAILED,
+					 "the process %.*s of the deployment has no %s %.*s",
+					 STR_ARG(instance_scope_process(inst, token->scope)),
+					 token->state == TOKEN_WAITING ? "wait" : "node",
+					 STR_ARG(token->node));
+	}
+	return RESULT_OK;
+}
+
 enum result engine_restore(const struct step_env *env, const struct instance *inst,
 			   struct step_result *out, struct error *err)
 {
-	const struct process *process = deployment_process(env->deployment, inst->process);
 	struct step_result made = {.inst = NULL};
 	const struct node *start;
 	struct instance *next;
+	enum result result;
 
 	if (inst->status != INSTANCE_FAILED)
 		return error_set(err, RESULT_AGAIN, CODE_NONE, "the instance is %s, not FAILED",
 				 instance_status_name(inst->status));
-	for (uint32_t i = 0; i < inst->token_count; i++) {
-		const struct token *token = &inst->tokens[i];
-
-		if (token->state == TOKEN_READY ? inst->token_count == 1 && process &&
-							  process_node(process, token->node) != NULL
-						: wait_node(process, token) != NULL)
-			continue;
-		return error_set(
-			err, RESULT_REJECT, CODE_RUNTIME_STEP_FAILED,
-			"the process %.*s of the deployment has no %s %.*s", STR_ARG(inst->process),
-			token->state == TOKEN_READY ? "node" : "wait", STR_ARG(token->node));
-	}
+	result = check_nodes(env->deployment, inst, err);
+	if (result != RESULT_OK)
+		return result;
 	/* A ready token and a message to start with come together, and only on a start. */
 	start = inst->token_count == 1 && inst->tokens[0].state == TOKEN_READY
-			? process_node(process, inst->tokens[0].node)
+			? instance_node(env->deployment, inst, &inst->tokens[0])
 			: NULL;
 	if ((start && start->kind == NODE_START) == value_is_nil(&inst->failure_event))
 		return error_set(err, RESULT_FATAL, CODE_RUNTIME_SNAPSHOT_INVALID,
 				 "the instance and the message kept with it do not fit");
 	if (start) {
 		struct event event = {.headers = NULL};
-		enum result result = event_from_value(env->arena, &inst->failure_event, &event,
-						      err);
 
+		result = event_from_value(env->arena, &inst->failure_event, &event, err);
 		if (result != RESULT_OK)
 			return result;
 		event.reply = inst->reply;
@@ -392,7 +465,7 @@ enum result engine_restore(const struct step_env *env, const struct instance *in
 	next->status = INSTANCE_SUSPENDED;
 	next->failure_code = next->failure_detail = next->failure_node = STR_NONE;
 	made.inst = next;
-	made.waits_added = instance_waits(env->arena, inst, process, &made.waits_added_count);
+	made.waits_added = instance_waits(env->arena, inst, env->deployment, &made.waits_added_count);
 	*out = made;
 	return RESULT_OK;
 }

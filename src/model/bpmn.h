@@ -15,6 +15,7 @@ struct bpmn_reader {
 	const char *file;
 	struct process *process; /* the one being read */
 	struct map ids;   /* of processes, nodes and flows of the file, to their struct element */
+	struct map errors; /* ids of the file's error definitions, to their struct element */
 	unsigned refused; /* elements of this process that are not supported */
 	struct str at;    /* id of the element that findings name */
 };
@@ -33,7 +34,25 @@ void bpmn_finding(struct bpmn_reader *reader, int line, enum code code, const ch
 void bpmn_read_node_rules(struct bpmn_reader *reader, struct node *node, struct element *el);
 /* What a node of its kind must have; `message`: it has a messageEventDefinition. */
 void bpmn_check_node_rules(struct bpmn_reader *reader, const struct node *node, bool message);
+/* q:variables of the process or, with `node`, of a sub-process. */
+void bpmn_read_variables(struct bpmn_reader *reader, struct element *extensions,
+			 const struct node *node);
+/* Adds a variable that is local to each run of the node's loop, or (`node` NULL) one that the engine sets. */
+void bpmn_add_loop_variable(struct bpmn_reader *reader, int line, const struct node *node,
+			    struct str name, bool readonly);
 void bpmn_read_process_rules(struct bpmn_reader *reader, struct element *el);
+/* bpmn_event.c: which event a node is by its definition, and what the definition says; `el` may hold several. */
+void bpmn_read_event(struct bpmn_reader *reader, struct node *node, struct element *el, bool *message);
+/* The activity of a boundary event, when all nodes are known. */
+void bpmn_attach_boundary(struct bpmn_reader *reader, struct node *node, struct element *el,
+			  const struct map *nodes);
+/* Pairs the links of the process. */
+void bpmn_pair_links(struct bpmn_reader *reader);
+bool bpmn_is_event_definition(const struct element *el);
+/* bpmn_loop.c: loop characteristics of an activity. */
+bool bpmn_is_loop(const struct element *el);
+void bpmn_read_loop(struct bpmn_reader *reader, struct node *node, struct element *el);
+bool bpmn_is_true(struct str value);
 /* Reports an element that is not supported, and marks it. `where` may be NULL. */
 void bpmn_refuse(struct bpmn_reader *reader, struct element *el, const struct element *where);
 /* An expression in an attribute or, for scripts and conditions, in the text of an element. */

@@ -14,6 +14,7 @@
 #define HAS_ALIAS  (1u << 1)
 #define HAS_SEND   (1u << 2)
 #define HAS_REPLY  (1u << 3)
+#define HAS_PARAM  (1u << 4)
 
 static const unsigned node_rules_allowed[NODE_KIND_COUNT] = {
 	[NODE_START] = HAS_SOURCE | HAS_ALIAS,
@@ -24,11 +25,18 @@ static const unsigned node_rules_allowed[NODE_KIND_COUNT] = {
 	[NODE_SEND] = HAS_SEND,
 	[NODE_SCRIPT] = HAS_REPLY,
 	[NODE_PASS] = HAS_REPLY,
-	[NODE_EXCLUSIVE] = 0,
+	[NODE_USER] = HAS_SOURCE | HAS_ALIAS | HAS_REPLY,
+	[NODE_CALL] = HAS_PARAM,
+	[NODE_BOUNDARY] = HAS_SOURCE | HAS_ALIAS,
+	[NODE_EVENT_START] = HAS_SOURCE | HAS_ALIAS,
 };
 
 static const char *const later[] = {
-	"timeout", "retry", "param", "output", "data",
+	"timeout",
+	"retry",
+	"param",
+	"output",
+	"data",
 };
 
 static bool is_q(const struct element *el, const char *name)
@@ -297,10 +305,58 @@ static void read_header(struct bpmn_reader *reader, struct node *node, struct el
 	node->headers[node->header_count++] = header;
 }
 
+static void read_param(struct bpmn_reader *reader, struct node *node, struct element *el)
+{
+	struct build *build = reader->build;
+	struct param_rule param = {
+		.name = build_str(build, required(reader, el, "name")),
+		.expression = required_expression(reader, el, "expression"),
+		.line = el->line,
+	};
+
+	for (uint32_t i = 0; i < node->param_count; i++)
+		if (param.name.ptr && str_equal(node->params[i].name, param.name))
+			bpmn_invalid(reader, el->line, "the q:param \"%.*s\" is given twice",
+				     STR_ARG(param.name));
+	if (node->param_count == BUILD_RULES_MAX) {
+		bpmn_invalid(reader, el->line, "a node holds at most %d q:param", BUILD_RULES_MAX);
+		return;
+	}
+	node->params = build_grow(build->arena, node->params, node->param_count,
+				  sizeof(node->params[0]));
+	node->params[node->param_count++] = param;
+}
+
+static void read_output(struct bpmn_reader *reader, struct node *node, struct element *el)
+{
+	struct build *build = reader->build;
+	struct output_rule output = {
+		.variable = build_str(build, required(reader, el, "variable")),
+		.expression = required_expression(reader, el, "expression"),
+		.line = el->line,
+	};
+
+	if (node->output_count == BUILD_RULES_MAX) {
+		bpmn_invalid(reader, el->line, "a node holds at most %d q:output", BUILD_RULES_MAX);
+		return;
+	}
+	node->outputs = build_grow(build->arena, node->outputs, node->output_count,
+				   sizeof(node->outputs[0]));
+	node->outputs[node->output_count++] = output;
+}
+
+/* The start of a sub-process is no place for messages: nothing but its inside begins there. */
+static unsigned rules_allowed(const struct node *node)
+{
+	if (node->kind == NODE_START && node->container)
+		return 0;
+	return node_rules_allowed[node->kind];
+}
+
 void bpmn_read_node_rules(struct bpmn_reader *reader, struct node *node, struct element *el)
 {
 	struct element *extensions = element_child(el, "extensionElements");
-	unsigned allowed = node_rules_allowed[node->kind];
+	unsigned allowed = rules_allowed(node);
 	static const struct {
 		const char *name;
 		unsigned needs;
@@ -311,6 +367,8 @@ void bpmn_read_node_rules(struct bpmn_reader *reader, struct node *node, struct 
 		{"send", HAS_SEND, read_send},
 		{"reply", HAS_REPLY, read_reply},
 		{"header", HAS_SEND | HAS_REPLY, read_header},
+		{"param", HAS_PARAM, read_param},
+		{"output", HAS_PARAM, read_output},
 	};
 
 	for (struct element *q = extensions ? extensions->first : NULL; q; q = q->next) {
@@ -321,6 +379,8 @@ void bpmn_read_node_rules(struct bpmn_reader *reader, struct node *node, struct 
 			rules[i].read(reader, node, q);
 		}
 	}
+	if (node->kind == NODE_SUBPROCESS || node->kind == NODE_EVENT_SUBPROCESS)
+		bpmn_read_variables(reader, extensions, node);
 }
 
 static void check_wait(struct bpmn_reader *reader, const struct node *node, bool message)
@@ -363,11 +423,10 @@ static void check_out(struct bpmn_reader *reader, const struct node *node, bool 
 
 void bpmn_check_node_rules(struct bpmn_reader *reader, const struct node *node, bool message)
 {
-	if (node->kind == NODE_START && !node->source)
-		bpmn_unsupported(reader, node->line,
-				 message ? "a message start event needs a q:source"
-					 : "a start event without a q:source is not supported yet: "
-					   "nothing could start it");
+	if (node->kind == NODE_START && !node->source && message)
+		bpmn_invalid(reader, node->line,
+			     node->container ? "the start event of a sub-process takes no message"
+					     : "a message start event needs a q:source");
 	if (node_is_wait(node))
 		check_wait(reader, node, message);
 	check_out(reader, node, message);
@@ -394,7 +453,63 @@ static enum variable_type read_type(struct bpmn_reader *reader, struct element *
 	return VARIABLE_ANY;
 }
 
-static void read_variable(struct bpmn_reader *reader, struct element *el)
+static void add_variable(struct bpmn_reader *reader, const struct variable *variable)
+{
+	struct process *process = reader->process;
+	struct arena *arena = reader->build->arena;
+
+	if (process->variable_count == BUILD_VARIABLES_MAX) {
+		bpmn_invalid(reader, variable->line, "a process holds at most %d variables",
+			     BUILD_VARIABLES_MAX);
+		return;
+	}
+	process->variables = build_grow(arena, process->variables, process->variable_count,
+					sizeof(process->variables[0]));
+	process->variables[process->variable_count++] = *variable;
+	if (variable->readonly)
+		return;
+	process->variable_names = build_grow(arena, process->variable_names,
+					     process->assignable_count,
+					     sizeof(process->variable_names[0]));
+	process->variable_names[process->assignable_count++] = variable->name;
+}
+
+/* Loops may share the names of their variables, with each other only. */
+static bool name_is_taken(const struct process *process, const struct variable *variable)
+{
+	for (uint32_t i = 0; i < process->variable_count; i++) {
+		const struct variable *other = &process->variables[i];
+
+		if (str_equal(other->name, variable->name) &&
+		    (!other->of_run || !variable->of_run || other->scope == variable->scope))
+			return true;
+	}
+	return false;
+}
+
+void bpmn_add_loop_variable(struct bpmn_reader *reader, int line, const struct node *node,
+			    struct str name, bool readonly)
+{
+	const struct variable variable = {
+		.name = build_str(reader->build, name),
+		.readonly = readonly,
+		/* An item may be of a list that is sensitive. */
+		.sensitive = node != NULL,
+		.scope = node,
+		.of_run = node != NULL,
+		.line = line,
+	};
+
+	if (node) {
+		check_name(reader, line, "variable", variable.name);
+		if (name_is_taken(reader->process, &variable))
+			bpmn_invalid(reader, line, "the variable \"%.*s\" is declared twice",
+				     STR_ARG(variable.name));
+	}
+	add_variable(reader, &variable);
+}
+
+static void read_variable(struct bpmn_reader *reader, struct element *el, const struct node *node)
 {
 	struct process *process = reader->process;
 	struct build *build = reader->build;
@@ -403,28 +518,33 @@ static void read_variable(struct bpmn_reader *reader, struct element *el)
 		.type = read_type(reader, el),
 		.source = expression(reader, el, "source"),
 		.sensitive = flag(reader, el, "sensitive"),
+		.scope = node,
 		.line = el->line,
 	};
 
 	if (flag(reader, el, "transient"))
 		bpmn_unsupported(reader, el->line, "transient variables are not supported yet");
 	check_name(reader, el->line, "variable", variable.name);
-	for (uint32_t i = 0; i < process->variable_count; i++)
-		if (variable.name.ptr && str_equal(process->variables[i].name, variable.name))
-			bpmn_invalid(reader, el->line, "the variable \"%.*s\" is declared twice",
-				     STR_ARG(variable.name));
-	if (process->variable_count == BUILD_VARIABLES_MAX) {
-		bpmn_invalid(reader, el->line, "a process holds at most %d variables",
-			     BUILD_VARIABLES_MAX);
-		return;
+	if (variable.name.ptr && name_is_taken(process, &variable))
+		bpmn_invalid(reader, el->line, "the variable \"%.*s\" is declared twice",
+			     STR_ARG(variable.name));
+	add_variable(reader, &variable);
+}
+
+void bpmn_read_variables(struct bpmn_reader *reader, struct element *extensions,
+			 const struct node *node)
+{
+	for (struct element *q = extensions ? extensions->first : NULL; q; q = q->next) {
+		if (!is_q(q, "variables"))
+			continue;
+		q->used = true;
+		for (struct element *child = q->first; child; child = child->next) {
+			if (!is_q(child, "variable"))
+				continue;
+			child->used = true;
+			read_variable(reader, child, node);
+		}
 	}
-	process->variables = build_grow(build->arena, process->variables, process->variable_count,
-					sizeof(process->variables[0]));
-	process->variable_names = build_grow(build->arena, process->variable_names,
-					     process->variable_count,
-					     sizeof(process->variable_names[0]));
-	process->variable_names[process->variable_count] = variable.name;
-	process->variables[process->variable_count++] = variable;
 }
 
 /* An attribute of which only the default is run so far. */
@@ -449,16 +569,8 @@ void bpmn_read_process_rules(struct bpmn_reader *reader, struct element *el)
 			only_default(reader, q, "idempotent", "false");
 		if (is_q(q, "onValidation"))
 			only_default(reader, q, "mode", "reject");
-		if (!is_q(q, "variables"))
-			continue;
-		q->used = true;
-		for (struct element *child = q->first; child; child = child->next) {
-			if (!is_q(child, "variable"))
-				continue;
-			child->used = true;
-			read_variable(reader, child);
-		}
 	}
+	bpmn_read_variables(reader, extensions, NULL);
 }
 
 static bool is_later(const struct element *el)
@@ -474,7 +586,7 @@ static void sweep_attributes(struct bpmn_reader *reader, const struct element *e
 	for (uint32_t i = 0; i < el->attribute_count; i++) {
 		const struct attribute *attr = &el->attributes[i];
 
-		if (el->q ? !attr->used : attr->q)
+		if ((el->q || attr->q) && !attr->used)
 			bpmn_unsupported(reader, attr->line, "%s%.*s has no attribute %s%.*s",
 					 el->q ? "q:" : "", STR_ARG(el->name), attr->q ? "q:" : "",
 					 STR_ARG(attr->name));

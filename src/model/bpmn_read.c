@@ -28,6 +28,13 @@ static const struct node_rule node_rules[] = {
 	{"task", NODE_PASS, false},
 	{"manualTask", NODE_PASS, false},
 	{"exclusiveGateway", NODE_EXCLUSIVE, false},
+	{"userTask", NODE_USER, false},
+	{"parallelGateway", NODE_PARALLEL, false},
+	{"inclusiveGateway", NODE_INCLUSIVE, false},
+	{"eventBasedGateway", NODE_EVENT_GATEWAY, false},
+	{"subProcess", NODE_SUBPROCESS, false},
+	{"callActivity", NODE_CALL, false},
+	{"boundaryEvent", NODE_BOUNDARY, true},
 };
 
 /* What only explains, wherever it stands. */
@@ -71,6 +78,7 @@ static const char *const passive[] = {
 	"escalation",
 	"categoryValueRef",
 	"supports",
+	"rendering",
 };
 
 void bpmn_finding(struct bpmn_reader *reader, int line, enum code code, const char *fmt, ...)
@@ -150,7 +158,7 @@ static bool read_id(struct bpmn_reader *reader, struct element *el, struct str *
 	return true;
 }
 
-static bool is_true(struct str value)
+bool bpmn_is_true(struct str value)
 {
 	return str_equal(value, STR("true")) || str_equal(value, STR("1"));
 }
@@ -162,7 +170,7 @@ static void refuse_attributes(struct bpmn_reader *reader, struct element *el)
 	static const char *const quantities[] = {"startQuantity", "completionQuantity"};
 
 	for (size_t i = 0; i < ARRAY_LEN(flags); i++)
-		if (is_true(element_attribute(el, flags[i])))
+		if (bpmn_is_true(element_attribute(el, flags[i])))
 			bpmn_unsupported(reader, el->line, "%.*s with %s=\"true\" is not supported",
 					 STR_ARG(el->name), flags[i]);
 	for (size_t i = 0; i < ARRAY_LEN(quantities); i++) {
@@ -193,38 +201,80 @@ static void read_script(struct bpmn_reader *reader, struct node *node, struct el
 }
 
 /*
- * The children of a node that belong to the notation: event definitions are understood or refused, references to flows must
- * exist (checked later, when all flows are known). Returns whether there is a message definition.
+ * The children of a node that belong to the notation: those that nobody else reads are refused; references to flows must
+ * exist (checked later, when all flows are known).
  */
-static bool read_node_children(struct bpmn_reader *reader, struct element *el,
+static void read_node_children(struct bpmn_reader *reader, struct node *node, struct element *el,
 			       const struct node_rule *rule)
 {
-	unsigned messages = 0;
-
 	for (struct element *child = el->first; child; child = child->next) {
 		if (child->q || is_passive(child) || element_is(child, "extensionElements") ||
 		    element_is(child, "incoming") || element_is(child, "outgoing"))
 			continue; /* a stray q: element is for the sweep */
 		if (rule->kind == NODE_SCRIPT && element_is(child, "script"))
 			continue;
-		if (rule->is_event && element_is(child, "messageEventDefinition"))
-			messages++;
-		else
+		if (rule->is_event && bpmn_is_event_definition(child))
+			continue;
+		if (node_is_activity(node) && bpmn_is_loop(child))
+			continue;
+		if (rule->kind != NODE_SUBPROCESS)
 			bpmn_refuse(reader, child, el);
 	}
-	if (messages > 1)
-		bpmn_unsupported(reader, el->line,
-				 "more than one event definition is not supported");
-	return messages > 0;
 }
 
-static void read_node(struct bpmn_reader *reader, struct element *el, const struct node_rule *rule)
+static struct node *node_new(struct bpmn_reader *reader, struct element *el, struct str id,
+			     enum node_kind kind, struct node *container)
+{
+	struct process *process = reader->process;
+	struct node *node = arena_zalloc(reader->build->arena, sizeof(*node));
+
+	node->id = build_str(reader->build, id);
+	node->name = build_str(reader->build, element_attribute(el, "name"));
+	node->kind = kind;
+	node->index = process->node_count;
+	node->line = el->line;
+	node->process = process;
+	node->container = container;
+	process->nodes = build_grow(reader->build->arena, process->nodes, process->node_count,
+				    sizeof(process->nodes[0]));
+	process->nodes[process->node_count++] = node;
+	return node;
+}
+
+static void read_nodes(struct bpmn_reader *reader, struct element *root, struct node *container);
+
+/* What only nodes of one kind have, but for rules of q:. */
+static void read_kind(struct bpmn_reader *reader, struct node *node, struct element *el)
+{
+	if (node->kind == NODE_SCRIPT)
+		read_script(reader, node, el);
+	if (node->kind == NODE_SUBPROCESS &&
+	    bpmn_is_true(element_attribute(el, "triggeredByEvent")))
+		node->kind = NODE_EVENT_SUBPROCESS;
+	if (node->kind == NODE_CALL) {
+		struct str called = element_attribute(el, "calledElement");
+		ptrdiff_t colon = str_find(called, ':');
+
+		/* A qualified name: all processes of a package share one space of names. */
+		if (colon >= 0)
+			called = str_make(called.ptr + colon + 1, called.len - (size_t)colon - 1);
+		node->called_id = build_str(reader->build, called);
+		if (!called.len)
+			bpmn_invalid(reader, el->line, "a call activity needs calledElement");
+	}
+	for (struct element *child = el->first; child; child = child->next)
+		if (bpmn_is_loop(child) && node_is_activity(node))
+			bpmn_read_loop(reader, node, child);
+}
+
+static void read_node(struct bpmn_reader *reader, struct element *el, const struct node_rule *rule,
+		      struct node *container)
 {
 	struct process *process = reader->process;
 	struct node *node;
 	unsigned refused;
 	struct str id;
-	bool message;
+	bool message = false;
 
 	if (!read_id(reader, el, &id))
 		return;
@@ -232,26 +282,19 @@ static void read_node(struct bpmn_reader *reader, struct element *el, const stru
 		bpmn_invalid(reader, el->line, "a process holds at most %d nodes", BUILD_NODES_MAX);
 		return;
 	}
-	node = arena_zalloc(reader->build->arena, sizeof(*node));
-	node->id = build_str(reader->build, id);
-	node->name = build_str(reader->build, element_attribute(el, "name"));
-	node->kind = rule->kind;
-	node->index = process->node_count;
-	node->line = el->line;
-	node->process = process;
-	process->nodes = build_grow(reader->build->arena, process->nodes, process->node_count,
-				    sizeof(process->nodes[0]));
-	process->nodes[process->node_count++] = node;
-
+	node = node_new(reader, el, id, rule->kind, container);
 	reader->at = node->id;
 	refuse_attributes(reader, el);
 	refused = reader->refused;
-	message = read_node_children(reader, el, rule);
-	if (rule->kind == NODE_SCRIPT)
-		read_script(reader, node, el);
+	read_kind(reader, node, el);
+	read_node_children(reader, node, el, rule);
+	if (rule->is_event)
+		bpmn_read_event(reader, node, el, &message);
 	bpmn_read_node_rules(reader, node, el);
 	if (refused == reader->refused) /* else it is incomplete because of that */
 		bpmn_check_node_rules(reader, node, message);
+	if (rule->kind == NODE_SUBPROCESS)
+		read_nodes(reader, el, node);
 	reader->at = process->id;
 }
 
@@ -312,6 +355,9 @@ static void read_flow(struct bpmn_reader *reader, struct element *el, const stru
 	reader->at = build_str(reader->build, id);
 	from = node_find(reader, nodes, el, "sourceRef");
 	to = node_find(reader, nodes, el, "targetRef");
+	if (from && to && from->container != to->container)
+		bpmn_invalid(reader, el->line,
+			     "a sequence flow does not lead into or out of a sub-process");
 	if (from && to) {
 		flow = arena_zalloc(arena, sizeof(*flow));
 		flow->id = reader->at;
@@ -352,9 +398,10 @@ static void read_references(struct bpmn_reader *reader, struct element *el, stru
 		if (!node->default_flow && !reader->refused)
 			bpmn_invalid(reader, el->line,
 				     "default=\"%.*s\" is no sequence flow out of it", STR_ARG(id));
-		if (node->kind != NODE_EXCLUSIVE)
-			bpmn_unsupported(reader, el->line,
-					 "default is supported on exclusive gateways only");
+		if (node->kind != NODE_EXCLUSIVE && node->kind != NODE_INCLUSIVE &&
+		    !node_is_activity(node))
+			bpmn_invalid(reader, el->line, "a %s has no default flow",
+				     node_kind_name(node->kind));
 	}
 	for (struct element *child = el->first; child; child = child->next) {
 		bool in = element_is(child, "incoming"), out = element_is(child, "outgoing");
@@ -371,28 +418,36 @@ static void read_references(struct bpmn_reader *reader, struct element *el, stru
 	reader->at = reader->process->id;
 }
 
-static void read_process_elements(struct bpmn_reader *reader, struct element *root)
+static void read_nodes(struct bpmn_reader *reader, struct element *root, struct node *container)
 {
-	struct map nodes;
-
 	for (struct element *el = root->first; el; el = el->next) {
 		const struct node_rule *rule = node_rule_find(el);
 
 		if (rule)
-			read_node(reader, el, rule);
+			read_node(reader, el, rule, container);
 		else if (!el->q && !is_passive(el) && !element_is(el, "sequenceFlow") &&
-			 !element_is(el, "extensionElements")) {
+			 !element_is(el, "extensionElements") &&
+			 !(container && (element_is(el, "incoming") || element_is(el, "outgoing") ||
+					 bpmn_is_loop(el)))) {
 			reader->at = build_str(reader->build, element_attribute(el, "id"));
 			bpmn_refuse(reader, el, NULL);
 			reader->at = reader->process->id;
 		}
 	}
-	map_init(&nodes);
-	for (uint32_t i = 0; i < reader->process->node_count; i++)
-		map_put(&nodes, reader->process->nodes[i]->id, reader->process->nodes[i]);
+}
+
+static void read_flows(struct bpmn_reader *reader, struct element *root, const struct map *nodes)
+{
 	for (struct element *el = root->first; el; el = el->next)
 		if (element_is(el, "sequenceFlow"))
-			read_flow(reader, el, &nodes);
+			read_flow(reader, el, nodes);
+		else if (element_is(el, "subProcess"))
+			read_flows(reader, el, nodes);
+}
+
+static void read_all_references(struct bpmn_reader *reader, struct element *root,
+				const struct map *nodes)
+{
 	for (struct element *el = root->first; el; el = el->next) {
 		struct node *node;
 
@@ -400,12 +455,30 @@ static void read_process_elements(struct bpmn_reader *reader, struct element *ro
 			continue;
 		struct str id = element_attribute(el, "id");
 
-		node = id.len ? map_get(&nodes, id) : NULL;
+		node = id.len ? map_get(nodes, id) : NULL;
 		/* Of two nodes with one id only the first was kept. */
 		if (node && node->line == el->line)
 			read_references(reader, el, node);
+		if (node && node_is_boundary(node) && node->line == el->line)
+			bpmn_attach_boundary(reader, node, el, nodes);
+		if (element_is(el, "subProcess"))
+			read_all_references(reader, el, nodes);
 	}
+}
+
+static void read_process_elements(struct bpmn_reader *reader, struct element *root)
+{
+	struct map nodes;
+
+	read_nodes(reader, root, NULL);
+	map_init(&nodes);
+	for (uint32_t i = 0; i < reader->process->node_count; i++)
+		map_put(&nodes, reader->process->nodes[i]->id, reader->process->nodes[i]);
+	read_flows(reader, root, &nodes);
+	read_all_references(reader, root, &nodes);
 	map_done(&nodes);
+	if (!reader->refused)
+		bpmn_pair_links(reader);
 }
 
 static bool process_id_taken(const struct deployment *deployment, struct str id)
@@ -443,7 +516,7 @@ static void read_process(struct bpmn_reader *reader, struct element *el)
 	if (!read_id(reader, el, &id))
 		return;
 	reader->at = build_str(reader->build, id);
-	if (executable.ptr && !is_true(executable)) {
+	if (executable.ptr && !bpmn_is_true(executable)) {
 		bpmn_warning(reader, el->line,
 			     "the process says isExecutable=\"%.*s\" and is left out",
 			     STR_ARG(executable));
@@ -475,6 +548,7 @@ static void read_process(struct bpmn_reader *reader, struct element *el)
 		index_nodes(reader);
 	bpmn_sweep(reader, el);
 	/* With parts missing, the graph would only be reported as torn. */
+	process->torn = reader->refused > 0;
 	if (!reader->refused)
 		bpmn_check(reader->build, process);
 	bpmn_check_expressions(reader->build, process);
@@ -490,12 +564,19 @@ void bpmn_read(struct build *build, const char *file, struct str bytes)
 
 	arena_init(&arena);
 	map_init(&reader.ids);
+	map_init(&reader.errors);
 	if (element_parse(&arena, file, bytes, &root, build->findings) != RESULT_OK)
 		goto out;
 	if (!element_is(root, "definitions")) {
 		bpmn_invalid(&reader, root->line, "the root element is %.*s and not definitions",
 			     STR_ARG(root->name));
 		goto out;
+	}
+	for (struct element *el = root->first; el; el = el->next) {
+		struct str id = element_is(el, "error") ? element_attribute(el, "id") : STR_NONE;
+
+		if (id.len)
+			map_put(&reader.errors, id, el);
 	}
 	for (struct element *el = root->first; el; el = el->next) {
 		reader.at = STR_NONE;
@@ -514,5 +595,6 @@ void bpmn_read(struct build *build, const char *file, struct str bytes)
 		bpmn_invalid(&reader, root->line, "the file has no process");
 out:
 	map_done(&reader.ids);
+	map_done(&reader.errors);
 	arena_done(&arena);
 }

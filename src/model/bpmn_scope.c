@@ -20,8 +20,11 @@ static const struct str everywhere[] = {
 struct scope {
 	struct build *build;
 	const struct process *process;
-	struct str *names; /* of the instance scope */
+	struct str *names; /* of the instance scope, at one node */
 	size_t name_count;
+	struct str *assignable; /* the variables among them that a script may set */
+	size_t assignable_count;
+	size_t source_count; /* how many of the names come first, and stand everywhere in the process */
 };
 
 static bool is_blank(struct str s)
@@ -36,14 +39,13 @@ static void check_one(const struct scope *scope, struct str element, const char 
 		      const struct expression *expr, const struct str *names, size_t name_count)
 {
 	struct expression_finding findings[FINDINGS_PER_EXPRESSION];
-	const struct process *process = scope->process;
 	bool script = expr && expr->kind == EXPRESSION_SCRIPT;
 	size_t count;
 
 	if (!expr || is_blank(expr->source))
 		return; /* absent, or reported as empty */
-	count = expression_check(expr, names, name_count, script ? process->variable_names : NULL,
-				 script ? process->variable_count : 0, findings,
+	count = expression_check(expr, names, name_count, script ? scope->assignable : NULL,
+				 script ? scope->assignable_count : 0, findings,
 				 ARRAY_LEN(findings));
 	for (size_t i = 0; i < count && i < ARRAY_LEN(findings); i++)
 		finding_add(scope->build->findings, expr->file, expr->line + findings[i].line - 1,
@@ -69,6 +71,51 @@ static void check_message(const struct scope *scope, const struct node *node, co
 	check_one(scope, node->id, what, expr, names, ARRAY_LEN(names));
 }
 
+/* Whether a variable is there for what is evaluated at a node; `node` NULL: at the process itself. */
+static bool is_visible(const struct variable *variable, const struct node *node)
+{
+	const struct node *at = node;
+
+	if (!variable->scope)
+		return true;
+	if (!variable->of_run)
+		at = node ? node->container : NULL;
+	while (at && at != variable->scope)
+		at = at->container;
+	return at != NULL;
+}
+
+/* The names that stand at a node, behind those that stand everywhere. */
+static void scope_at(struct scope *scope, const struct node *node)
+{
+	const struct process *process = scope->process;
+
+	scope->name_count = scope->source_count;
+	scope->assignable_count = 0;
+	for (uint32_t i = 0; i < process->variable_count; i++) {
+		const struct variable *variable = &process->variables[i];
+
+		if (!variable->name.ptr || !is_visible(variable, node))
+			continue;
+		scope->names[scope->name_count++] = variable->name;
+		if (!variable->readonly)
+			scope->assignable[scope->assignable_count++] = variable->name;
+	}
+}
+
+static void check_loop(const struct scope *scope, const struct node *node)
+{
+	const struct loop_rule *loop = node->loop;
+
+	if (!loop)
+		return;
+	check_inside(scope, node->id, "collection", loop->collection);
+	check_inside(scope, node->id, "loopCardinality", loop->cardinality);
+	check_inside(scope, node->id, "output", loop->output);
+	check_inside(scope, node->id, loop->multi ? "completionCondition" : "loopCondition",
+		     loop->condition);
+}
+
 static void check_node(const struct scope *scope, const struct node *node)
 {
 	const struct source *source = node->source;
@@ -88,7 +135,10 @@ static void check_node(const struct scope *scope, const struct node *node)
 		check_inside(scope, node->id, "q:reply body", node->reply->body);
 	for (uint32_t i = 0; i < node->header_count; i++)
 		check_inside(scope, node->id, "q:header value", node->headers[i].value);
+	for (uint32_t i = 0; i < node->param_count; i++)
+		check_inside(scope, node->id, "q:param expression", node->params[i].expression);
 	check_inside(scope, node->id, "script", node->script);
+	check_loop(scope, node);
 }
 
 static void scope_init(struct scope *scope, struct build *build, const struct process *process)
@@ -99,11 +149,10 @@ static void scope_init(struct scope *scope, struct build *build, const struct pr
 	scope->names = arena_alloc(build->arena, sizeof(scope->names[0]) *
 							 (INSTANCE_NAMES + process->variable_count +
 							  process->node_count));
+	scope->assignable = arena_alloc(build->arena, sizeof(scope->assignable[0]) *
+							      (process->variable_count + 1));
 	memcpy(scope->names, everywhere, sizeof(everywhere));
-	scope->name_count = INSTANCE_NAMES;
-	for (uint32_t i = 0; i < process->variable_count; i++)
-		if (process->variables[i].name.ptr)
-			scope->names[scope->name_count++] = process->variables[i].name;
+	scope->source_count = INSTANCE_NAMES;
 	map_init(&seen);
 	for (uint32_t i = 0; i < process->node_count; i++) {
 		const struct source *source = process->nodes[i]->source;
@@ -111,9 +160,10 @@ static void scope_init(struct scope *scope, struct build *build, const struct pr
 		if (!source || map_get(&seen, source->name))
 			continue;
 		map_put(&seen, source->name, (void *)source);
-		scope->names[scope->name_count++] = source->name;
+		scope->names[scope->source_count++] = source->name;
 	}
 	map_done(&seen);
+	scope_at(scope, NULL);
 }
 
 void bpmn_check_expressions(struct build *build, const struct process *process)
@@ -124,11 +174,29 @@ void bpmn_check_expressions(struct build *build, const struct process *process)
 	for (uint32_t i = 0; i < process->variable_count; i++)
 		check_inside(&scope, process->id, "q:variable source",
 			     process->variables[i].source);
-	for (uint32_t i = 0; i < process->node_count; i++)
+	for (uint32_t i = 0; i < process->node_count; i++) {
+		scope_at(&scope, process->nodes[i]);
 		check_node(&scope, process->nodes[i]);
-	for (uint32_t i = 0; i < process->flow_count; i++)
+	}
+	for (uint32_t i = 0; i < process->flow_count; i++) {
+		if (!process->flows[i]->condition)
+			continue;
+		scope_at(&scope, process->flows[i]->from);
 		check_inside(&scope, process->flows[i]->id, "condition",
 			     process->flows[i]->condition);
+	}
+}
+
+void bpmn_check_outputs(struct build *build, const struct node *call)
+{
+	struct scope scope;
+
+	scope_init(&scope, build, call->called);
+	for (uint32_t i = 0; i < call->output_count; i++) {
+		const struct expression *expr = call->outputs[i].expression;
+
+		check_inside(&scope, call->id, "q:output expression", expr);
+	}
 }
 
 bool bpmn_check_key(struct build *build, const struct process *process,

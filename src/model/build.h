@@ -59,8 +59,12 @@ void channel_read(struct build *build, const char *file, struct str text);
 void bpmn_read(struct build *build, const char *file, struct str bytes);
 /* bpmn_check.c: what one process needs to be run. */
 void bpmn_check(struct build *build, struct process *process);
+/* bpmn_link.c: what needs all processes of the package: calls, starts, aliases. */
+void bpmn_link(struct build *build);
 /* bpmn_scope.c: every expression of the process against the names it may use. */
 void bpmn_check_expressions(struct build *build, const struct process *process);
+/* The outputs of a call activity, over the process that it calls. */
+void bpmn_check_outputs(struct build *build, const struct node *call);
 /* The key expression of a channel that the process sends to: false after a finding. */
 bool bpmn_check_key(struct build *build, const struct process *process,
 		    const struct channel *channel) MUST_CHECK;

@@ -295,17 +295,27 @@ struct element *element_child(const struct element *el, const char *name)
 	return NULL;
 }
 
-const struct attribute *element_attribute_find(struct element *el, const char *name)
+static const struct attribute *attribute_find(struct element *el, bool q, const char *name)
 {
 	for (uint32_t i = 0; i < el->attribute_count; i++) {
 		struct attribute *attr = &el->attributes[i];
 
-		if (attr->q || !str_equal(attr->name, str_of(name)))
+		if (attr->q != q || !str_equal(attr->name, str_of(name)))
 			continue;
 		attr->used = true;
 		return attr;
 	}
 	return NULL;
+}
+
+const struct attribute *element_attribute_find(struct element *el, const char *name)
+{
+	return attribute_find(el, false, name);
+}
+
+const struct attribute *element_q_attribute_find(struct element *el, const char *name)
+{
+	return attribute_find(el, true, name);
 }
 
 struct str element_attribute(struct element *el, const char *name)

@@ -52,6 +52,8 @@ struct element *element_child(const struct element *el, const char *name);
 struct str element_attribute(struct element *el, const char *name);
 /* The attribute itself, marked as read, or NULL. */
 const struct attribute *element_attribute_find(struct element *el, const char *name);
+/* One in the q: namespace, on an element of the notation. */
+const struct attribute *element_q_attribute_find(struct element *el, const char *name);
 /* The element behind `el` in document order inside `root`, NULL at the end. */
 struct element *element_walk(const struct element *root, struct element *el);
 /* The same, but passing over what is inside `el`. */

@@ -115,6 +115,7 @@ static void read_entries(struct build *build, const struct package *package)
 		if (str_starts_with(entry->path, STR("bpmn/")))
 			bpmn_read(build, arena_str(build->arena, entry->path).ptr, entry->bytes);
 	}
+	bpmn_link(build);
 	channel_check(build);
 }
 

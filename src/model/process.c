@@ -35,17 +35,48 @@ const char *node_kind_name(enum node_kind kind)
 	static const char *const names[NODE_KIND_COUNT] = {
 		[NODE_START] = "start event",
 		[NODE_END] = "end event",
+		[NODE_END_TERMINATE] = "terminate end event",
+		[NODE_END_ERROR] = "error end event",
 		[NODE_CATCH] = "intermediate catch event",
+		[NODE_LINK_CATCH] = "link catch event",
 		[NODE_RECEIVE] = "receive task",
+		[NODE_USER] = "user task",
 		[NODE_THROW] = "intermediate throw event",
+		[NODE_LINK_THROW] = "link throw event",
 		[NODE_SEND] = "send task",
 		[NODE_SCRIPT] = "script task",
 		[NODE_PASS] = "task",
 		[NODE_EXCLUSIVE] = "exclusive gateway",
+		[NODE_PARALLEL] = "parallel gateway",
+		[NODE_INCLUSIVE] = "inclusive gateway",
+		[NODE_EVENT_GATEWAY] = "event-based gateway",
+		[NODE_SUBPROCESS] = "sub-process",
+		[NODE_EVENT_SUBPROCESS] = "event sub-process",
+		[NODE_CALL] = "call activity",
+		[NODE_BOUNDARY] = "boundary event",
+		[NODE_BOUNDARY_ERROR] = "error boundary event",
+		[NODE_EVENT_START] = "start event of an event sub-process",
+		[NODE_EVENT_START_ERROR] = "error start event",
 	};
 
 	assert(kind < NODE_KIND_COUNT);
 	return names[kind];
+}
+
+bool node_is_activity(const struct node *node)
+{
+	switch (node->kind) {
+	case NODE_RECEIVE:
+	case NODE_USER:
+	case NODE_SEND:
+	case NODE_SCRIPT:
+	case NODE_PASS:
+	case NODE_SUBPROCESS:
+	case NODE_CALL:
+		return true;
+	default:
+		return false;
+	}
 }
 
 bool source_takes_type(const struct source *source, struct str message_type)

@@ -16,15 +16,30 @@ struct node;
 struct process;
 
 enum node_kind {
-	NODE_START,     /* none or message start event */
-	NODE_END,       /* none or message end event */
-	NODE_CATCH,     /* intermediate message catch event: parks */
-	NODE_RECEIVE,   /* receive task: parks */
-	NODE_THROW,     /* intermediate none or message throw event */
-	NODE_SEND,      /* send task */
-	NODE_SCRIPT,    /* script task */
-	NODE_PASS,      /* task, manual task */
-	NODE_EXCLUSIVE, /* exclusive gateway */
+	NODE_START,             /* start event: with a source a message's, without one of a sub-process or a called process */
+	NODE_END,               /* none or message end event */
+	NODE_END_TERMINATE,     /* terminate end event */
+	NODE_END_ERROR,         /* error end event */
+	NODE_CATCH,             /* intermediate message catch event: parks */
+	NODE_LINK_CATCH,        /* where a link arrives */
+	NODE_RECEIVE,           /* receive task: parks */
+	NODE_USER,              /* user task: parks */
+	NODE_THROW,             /* intermediate none or message throw event */
+	NODE_LINK_THROW,        /* where a link leaves */
+	NODE_SEND,              /* send task */
+	NODE_SCRIPT,            /* script task */
+	NODE_PASS,              /* task, manual task */
+	NODE_EXCLUSIVE,         /* exclusive gateway */
+	NODE_PARALLEL,          /* parallel gateway */
+	NODE_INCLUSIVE,         /* inclusive gateway */
+	NODE_EVENT_GATEWAY,     /* event-based gateway: parks at each of its arms */
+	NODE_SUBPROCESS,        /* embedded sub-process */
+	NODE_EVENT_SUBPROCESS,  /* event sub-process; no flows lead in or out */
+	NODE_CALL,              /* call activity */
+	NODE_BOUNDARY,          /* message boundary event: parks beside its activity */
+	NODE_BOUNDARY_ERROR,    /* error boundary event */
+	NODE_EVENT_START,       /* message start event of an event sub-process: parks beside its scope */
+	NODE_EVENT_START_ERROR, /* error start event of an event sub-process */
 	NODE_KIND_COUNT
 };
 
@@ -81,6 +96,43 @@ struct reply_rule {
 			     * inbound channel's reply-channel */
 };
 
+/* q:param of a call activity */
+struct param_rule {
+	struct str name;                    /* a variable of the called process */
+	const struct expression *expression; /* over the caller */
+	int line;
+};
+
+/* q:output of a call activity */
+struct output_rule {
+	struct str variable;                /* of the caller */
+	const struct expression *expression; /* over the called process, when it has ended */
+	int line;
+};
+
+/* Standard loop or multi-instance of an activity. */
+struct loop_rule {
+	bool multi;    /* multi-instance; else a standard loop */
+	bool parallel; /* multi-instance: all at once */
+	/* multi-instance: one of the two */
+	const struct expression *collection;  /* a list */
+	const struct expression *cardinality; /* a number of runs */
+	struct str element;                   /* variable that has the item in each run; absent = none */
+	const struct expression *output;      /* of each run, in its scope; NULL = none */
+	struct str output_variable;           /* takes the list of outputs */
+	const struct expression *condition;   /* loop: go on; multi-instance: enough. NULL = none */
+	bool test_before;                     /* standard loop */
+	int64_t maximum;                      /* standard loop; 0 = no bound but the step's */
+	int line;
+};
+
+/* What stands in a process or a sub-process. */
+struct inside {
+	const struct node *start;       /* without a source: where the inside begins; NULL = it cannot begin by itself */
+	struct node **event_subs;       /* its event sub-processes, in document order */
+	uint32_t event_sub_count;
+};
+
 struct flow {
 	struct str id;
 	const struct node *from;
@@ -109,6 +161,22 @@ struct node {
 	struct header_rule *headers;
 	uint32_t header_count;
 	const struct expression *script; /* NODE_SCRIPT */
+
+	struct node *container;     /* the sub-process it stands in; NULL = the process itself */
+	struct inside inside;       /* sub-processes; the start of an event sub-process is its triggering event */
+	struct node *host;          /* boundary events: their activity */
+	struct node **boundaries;   /* activities: their boundary events, in document order */
+	uint32_t boundary_count;
+	bool interrupting;          /* boundary events and starts of event sub-processes */
+	struct str error_code;      /* error events; absent on one that catches = any error */
+	const struct node *link;    /* NODE_LINK_THROW: where the token goes on; NODE_LINK_CATCH: NULL */
+	struct str called_id;       /* NODE_CALL */
+	const struct process *called;
+	struct param_rule *params;
+	uint32_t param_count;
+	struct output_rule *outputs;
+	uint32_t output_count;
+	struct loop_rule *loop;     /* activities; NULL = runs once */
 };
 
 enum variable_type {
@@ -127,6 +195,9 @@ struct variable {
 	enum variable_type type;
 	const struct expression *source; /* taken whenever a start or wait receives; NULL = none */
 	bool sensitive;                  /* masked in every listing and log */
+	bool readonly;                   /* set by the engine only: items and counters of loops */
+	const struct node *scope;        /* the sub-process or loop that it is local to; NULL = the process */
+	bool of_run;                     /* local to each run of the loop, not to the sub-process itself */
 	int line;
 };
 
@@ -141,7 +212,11 @@ struct process {
 	uint32_t flow_count;
 	struct variable *variables;
 	uint32_t variable_count;
-	struct str *variable_names; /* the names of `variables`, for expression scopes */
+	struct str *variable_names; /* of those `variables` that scripts may assign */
+	uint32_t assignable_count;
+	struct inside inside;
+	bool torn;   /* while it is built: parts of it were refused */
+	bool called; /* by a call activity of the package */
 	const char *file;           /* path inside the package */
 	int line;
 };
@@ -149,9 +224,26 @@ struct process {
 /* NULL if the process has no such node. */
 const struct node *process_node(const struct process *process, struct str id);
 const char *node_kind_name(enum node_kind kind);
+/* Kinds that a message resumes; with a source, always. */
 static inline bool node_is_wait(const struct node *node)
 {
-	return node->kind == NODE_CATCH || node->kind == NODE_RECEIVE;
+	return node->kind == NODE_CATCH || node->kind == NODE_RECEIVE || node->kind == NODE_USER ||
+	       node->kind == NODE_BOUNDARY || node->kind == NODE_EVENT_START;
+}
+/* Tasks, sub-processes and call activities: what may loop and have boundary events. */
+bool node_is_activity(const struct node *node);
+static inline bool node_is_end(const struct node *node)
+{
+	return node->kind == NODE_END || node->kind == NODE_END_TERMINATE || node->kind == NODE_END_ERROR;
+}
+static inline bool node_is_boundary(const struct node *node)
+{
+	return node->kind == NODE_BOUNDARY || node->kind == NODE_BOUNDARY_ERROR;
+}
+/* A gateway that waits for tokens on several flows. */
+static inline bool node_is_join(const struct node *node)
+{
+	return (node->kind == NODE_PARALLEL || node->kind == NODE_INCLUSIVE) && node->incoming_count > 1;
 }
 /* Whether a message of this type (absent = none) on the source's channel is for it. */
 bool source_takes_type(const struct source *source, struct str message_type);

@@ -5,13 +5,20 @@
 
 void engine_fixture_init(struct engine_fixture *fixture, struct model **model)
 {
+	struct deployment *deployment = model_deployment(*model);
+
+	model_free(model);
+	engine_fixture_init_deployment(fixture, deployment);
+}
+
+void engine_fixture_init_deployment(struct engine_fixture *fixture, struct deployment *deployment)
+{
 	struct expression_limits limits = EXPRESSION_LIMITS_DEFAULT;
 
 	memset(fixture, 0, sizeof(*fixture));
 	limits.max_cpu_us = 0;
 	arena_init(&fixture->arena);
-	fixture->deployment = model_deployment(*model);
-	model_free(model);
+	fixture->deployment = deployment;
 	fixture->expressions = expression_state_new(&limits);
 	ck_assert_msg(expression_state_load(fixture->expressions, &fixture->deployment->expressions,
 					    &fixture->err) == RESULT_OK,

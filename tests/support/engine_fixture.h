@@ -23,6 +23,8 @@ struct engine_fixture {
 };
 
 void engine_fixture_init(struct engine_fixture *fixture, struct model **model);
+/* Takes the caller's reference. */
+void engine_fixture_init_deployment(struct engine_fixture *fixture, struct deployment *deployment);
 void engine_fixture_done(struct engine_fixture *fixture);
 /* Of the first process. */
 const struct node *engine_fixture_node(struct engine_fixture *fixture, const char *id);

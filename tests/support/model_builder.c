@@ -64,6 +64,7 @@ struct deployment *model_deployment(struct model *model)
 						      process->variable_count * sizeof(struct str));
 		for (uint32_t k = 0; k < process->variable_count; k++)
 			process->variable_names[k] = process->variables[k].name;
+		process->assignable_count = process->variable_count;
 	}
 	model->deployment = NULL;
 	return deployment;

@@ -23,45 +23,101 @@ static struct str random_option(struct random_source *random, struct arena *aren
 	return random_below(random, 2) ? random_word(random, arena) : STR_NONE;
 }
 
-static void random_tokens(struct random_source *random, struct arena *arena, struct instance *inst)
+static void random_keys(struct random_source *random, struct arena *arena, struct token *token)
 {
-	inst->token_count = (uint32_t)random_below(random, 5);
-	inst->tokens = arena_zalloc(arena, (inst->token_count + 1) * sizeof(*inst->tokens));
-	for (uint32_t i = 0; i < inst->token_count; i++) {
-		struct token *token = &inst->tokens[i];
-
-		token->id = inst->next_token += 1 + (uint32_t)random_below(random, 3);
-		token->scope = inst->scopes[random_below(random, inst->scope_count)].id;
-		token->node = random_word(random, arena);
-		token->state = TOKEN_WAITING;
-		token->key_count = (uint32_t)random_below(random, 3);
-		token->keys = arena_zalloc(arena, (token->key_count + 1) * sizeof(*token->keys));
-		for (uint32_t k = 0; k < token->key_count; k++)
-			token->keys[k] = (struct instance_wait_key){random_word(random, arena),
-								    random_word(random, arena)};
-	}
-	inst->next_token++;
+	token->key_count = (uint32_t)random_below(random, 3);
+	token->keys = arena_zalloc(arena, (token->key_count + 1) * sizeof(*token->keys));
+	for (uint32_t k = 0; k < token->key_count; k++)
+		token->keys[k] = (struct instance_wait_key){random_word(random, arena),
+							    random_word(random, arena)};
 }
 
-static void random_scopes(struct random_source *random, struct arena *arena, struct instance *inst)
+/* A token of its own, that waits or joins in some scope. */
+static struct token *random_token(struct random_source *random, struct arena *arena,
+				  struct instance *inst)
 {
-	inst->scope_count = 1 + (uint32_t)random_below(random, 4);
-	inst->scopes = arena_zalloc(arena, inst->scope_count * sizeof(*inst->scopes));
-	for (uint32_t i = 0; i < inst->scope_count; i++) {
-		struct scope *scope = &inst->scopes[i];
+	struct token *token = &inst->tokens[inst->token_count++];
 
-		scope->id = i ? scope[-1].id + 1 + (uint32_t)random_below(random, 3) : 0;
-		scope->parent = i ? inst->scopes[random_below(random, i)].id : 0;
-		scope->node = i ? random_word(random, arena) : STR_NONE;
-		scope->variable_count = (uint32_t)random_below(random, 20);
-		scope->variables = arena_zalloc(arena, (scope->variable_count + 1) *
-							       sizeof(*scope->variables));
-		for (uint32_t k = 0; k < scope->variable_count; k++) {
-			scope->variables[k].name = str_of(arena_printf(arena, "variable%u", k));
-			scope->variables[k].value = random_value(random, arena, 4, true);
-		}
+	token->id = inst->next_token += 1 + (uint32_t)random_below(random, 3);
+	token->scope = inst->scopes[random_below(random, inst->scope_count)].id;
+	token->node = random_word(random, arena);
+	if (random_below(random, 4) == 0) {
+		token->state = TOKEN_JOINING;
+		token->flow = random_word(random, arena);
+	} else {
+		token->state = TOKEN_WAITING;
+		random_keys(random, arena, token);
+	}
+	return token;
+}
+
+/* An event armed beside the token, or beside its scope. */
+static void random_event(struct random_source *random, struct arena *arena, struct instance *inst,
+			 const struct token *host)
+{
+	struct token *token = &inst->tokens[inst->token_count++];
+
+	token->id = inst->next_token += 1;
+	token->scope = host->scope;
+	token->host = host->state == TOKEN_WAITING && random_below(random, 2) ? host->id : token->id;
+	token->node = random_word(random, arena);
+	token->state = TOKEN_WAITING;
+	random_keys(random, arena, token);
+}
+
+static void random_variables(struct random_source *random, struct arena *arena, struct scope *scope)
+{
+	scope->variable_count = (uint32_t)random_below(random, 20);
+	scope->variables = arena_zalloc(arena,
+					(scope->variable_count + 1) * sizeof(*scope->variables));
+	for (uint32_t k = 0; k < scope->variable_count; k++) {
+		scope->variables[k].name = str_of(arena_printf(arena, "variable%u", k));
+		scope->variables[k].value = random_value(random, arena, 4, true);
+	}
+}
+
+/* A scope and the token that holds for it; for a loop, a run in it too. */
+static void random_scope(struct random_source *random, struct arena *arena, struct instance *inst)
+{
+	struct token *owner = &inst->tokens[inst->token_count++];
+	uint32_t parent = inst->scopes[random_below(random, inst->scope_count)].id;
+	bool loop = random_below(random, 3) == 0;
+
+	owner->id = inst->next_token += 1 + (uint32_t)random_below(random, 3);
+	owner->scope = parent;
+	owner->node = random_word(random, arena);
+	owner->state = TOKEN_HOLDING;
+	for (int i = 0; i <= loop; i++) {
+		struct scope *scope = &inst->scopes[inst->scope_count++];
+
+		scope->id = inst->next_scope + (uint32_t)random_below(random, 3);
+		scope->parent = i ? scope[-1].id : parent;
+		scope->owner = owner->id;
+		scope->iteration = i ? 1 + (uint32_t)random_below(random, 5) : 0;
+		scope->node = owner->node;
+		if (!loop && random_below(random, 3) == 0)
+			scope->process = random_word(random, arena);
+		random_variables(random, arena, scope);
 		inst->next_scope = scope->id + 1;
 	}
+}
+
+static void random_state(struct random_source *random, struct arena *arena, struct instance *inst)
+{
+	inst->scopes = arena_zalloc(arena, 10 * sizeof(*inst->scopes));
+	inst->tokens = arena_zalloc(arena, 20 * sizeof(*inst->tokens));
+	inst->scope_count = 1;
+	inst->next_scope = 1;
+	random_variables(random, arena, &inst->scopes[0]);
+	for (uint64_t n = random_below(random, 4); n > 0; n--)
+		random_scope(random, arena, inst);
+	for (uint64_t n = random_below(random, 5); n > 0; n--) {
+		struct token *token = random_token(random, arena, inst);
+
+		if (random_below(random, 3) == 0)
+			random_event(random, arena, inst, token);
+	}
+	inst->next_token++;
 }
 
 struct instance *random_instance(struct random_source *random, struct arena *arena)
@@ -75,8 +131,7 @@ struct instance *random_instance(struct random_source *random, struct arena *are
 	inst->status = (enum instance_status)(INSTANCE_SUSPENDED + random_below(random, 4));
 	inst->version = random_int(random);
 	inst->started_us = random_int(random);
-	random_scopes(random, arena, inst);
-	random_tokens(random, arena, inst);
+	random_state(random, arena, inst);
 	inst->alias_count = (uint32_t)random_below(random, 4);
 	inst->aliases = arena_zalloc(arena, (inst->alias_count + 1) * sizeof(*inst->aliases));
 	for (uint32_t i = 0; i < inst->alias_count; i++)
@@ -95,7 +150,8 @@ struct instance *random_instance(struct random_source *random, struct arena *are
 		inst->failure_detail = random_option(random, arena);
 		inst->failure_node = random_option(random, arena);
 		inst->failure_event = random_value(random, arena, 3, true);
-		if (inst->token_count)
+		if (inst->token_count && inst->tokens[0].state == TOKEN_WAITING &&
+		    (inst->token_count == 1 || inst->tokens[1].host != inst->tokens[0].id))
 			inst->tokens[0].state = TOKEN_READY;
 	}
 	return inst;
@@ -109,7 +165,8 @@ static bool str_same(struct str a, struct str b)
 static bool token_equal(const struct token *a, const struct token *b)
 {
 	if (a->id != b->id || a->scope != b->scope || !str_same(a->node, b->node) ||
-	    a->state != b->state || a->key_count != b->key_count)
+	    a->state != b->state || a->key_count != b->key_count || a->host != b->host ||
+	    !str_same(a->flow, b->flow))
 		return false;
 	for (uint32_t i = 0; i < a->key_count; i++)
 		if (!str_same(a->keys[i].name, b->keys[i].name) ||
@@ -121,7 +178,8 @@ static bool token_equal(const struct token *a, const struct token *b)
 static bool scope_equal(const struct scope *a, const struct scope *b)
 {
 	if (a->id != b->id || a->parent != b->parent || !str_same(a->node, b->node) ||
-	    a->variable_count != b->variable_count)
+	    a->variable_count != b->variable_count || a->owner != b->owner ||
+	    a->iteration != b->iteration || !str_same(a->process, b->process))
 		return false;
 	for (uint32_t i = 0; i < a->variable_count; i++)
 		if (!str_same(a->variables[i].name, b->variables[i].name) ||

@@ -30,5 +30,31 @@ enum result node_pass_enter(struct step *step, const struct node *node,
 			    struct error *err) MUST_CHECK;
 enum result node_exclusive_enter(struct step *step, const struct node *node,
 				 struct error *err) MUST_CHECK;
+enum result node_terminate_enter(struct step *step, const struct node *node,
+			struct error *err) MUST_CHECK;
+enum result node_error_end_enter(struct step *step, const struct node *node,
+			struct error *err) MUST_CHECK;
+enum result node_link_enter(struct step *step, const struct node *node,
+			struct error *err) MUST_CHECK;
+enum result node_parallel_enter(struct step *step, const struct node *node,
+			struct error *err) MUST_CHECK;
+enum result node_inclusive_enter(struct step *step, const struct node *node,
+			struct error *err) MUST_CHECK;
+enum result node_event_gateway_enter(struct step *step, const struct node *node,
+			struct error *err) MUST_CHECK;
+enum result node_subprocess_enter(struct step *step, const struct node *node,
+			struct error *err) MUST_CHECK;
+enum result node_call_enter(struct step *step, const struct node *node,
+			struct error *err) MUST_CHECK;
+enum result node_boundary_resume(struct step *step, const struct node *node,
+			struct error *err) MUST_CHECK;
+enum result node_event_start_resume(struct step *step, const struct node *node,
+			struct error *err) MUST_CHECK;
+enum result node_subprocess_ended(struct step *step, const struct node *node, uint32_t scope,
+			struct error *err) MUST_CHECK;
+enum result node_event_subprocess_ended(struct step *step, const struct node *node, uint32_t scope,
+			struct error *err) MUST_CHECK;
+enum result node_call_ended(struct step *step, const struct node *node, uint32_t scope,
+			struct error *err) MUST_CHECK;
 
 #endif

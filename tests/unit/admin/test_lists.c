@@ -19,8 +19,10 @@ static struct str kept(struct buf *buf)
 static struct str snapshot_of(struct id id, const char *deployment)
 {
 	struct instance_wait_key key = {STR("order"), STR("A-1")};
-	struct token token = {
-		.id = 3, .node = STR("Wait"), .state = TOKEN_WAITING, .keys = &key, .key_count = 1};
+	struct token tokens[] = {
+		{.id = 3, .node = STR("Wait"), .state = TOKEN_WAITING, .keys = &key, .key_count = 1},
+		{.id = 4, .node = STR("Sub"), .state = TOKEN_HOLDING},
+	};
 	struct scope_variable variables[] = {
 		{STR("card"), value_text(STR("4111"))},
 		{STR("total"), value_int(INT64_C(9007199254740993))},
@@ -30,6 +32,7 @@ static struct str snapshot_of(struct id id, const char *deployment)
 	struct scope scopes[] = {{.id = 0, .variables = variables, .variable_count = 3},
 				 {.id = 1,
 				  .parent = 0,
+				  .owner = 4,
 				  .node = STR("Sub"),
 				  .variables = &inner,
 				  .variable_count = 1}};
@@ -40,10 +43,10 @@ static struct str snapshot_of(struct id id, const char *deployment)
 				.process = STR("order"),
 				.status = INSTANCE_SUSPENDED,
 				.version = 1,
-				.next_token = 4,
+				.next_token = 5,
 				.next_scope = 2,
-				.tokens = &token,
-				.token_count = 1,
+				.tokens = tokens,
+				.token_count = 2,
 				.scopes = scopes,
 				.scope_count = 2,
 				.aliases = &alias,

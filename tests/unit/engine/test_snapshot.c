@@ -84,11 +84,11 @@ START_TEST(the_format_number_is_the_second_byte)
 	struct instance *inst = minimal(), *out = NULL;
 
 	snapshot_pack(inst, &bytes);
-	ck_assert_int_eq(bytes.data[1], 1);
-	bytes.data[1] = 2;
+	ck_assert_int_eq(bytes.data[1], 2);
+	bytes.data[1] = 3;
 	ck_assert_int_eq(unpack(buf_str(&bytes), inst, &out), RESULT_FATAL);
 	ck_assert_int_eq(err.code, CODE_RUNTIME_SNAPSHOT_INVALID);
-	ck_assert_ptr_nonnull(strstr(err.text, "format 2"));
+	ck_assert_ptr_nonnull(strstr(err.text, "format 3"));
 }
 END_TEST
 
@@ -149,6 +149,101 @@ START_TEST(altered_bytes_are_refused_or_consistent)
 			arena_reset(&arena);
 	}
 	ck_assert_uint_gt(accepted, 0);
+}
+END_TEST
+
+/* What the release before wrote: [id, scope, node, state, keys], one scope, no hosts. */
+START_TEST(format_1_is_read)
+{
+	static const char stored[] =
+		"\x9e\x01\xa3"
+		"dep\xa1p\x01\xd3\x00\x00\x00\x00\x00\x00\x00\x07\x03\x01"
+		"\x91\x95\x02\x00\xa4Wait\x01\x91\x92\xa2id\xa1"
+		"7"
+		"\x91\x94\x00\x00\xc0\x81\xa1n\x05"
+		"\x91\x93\xa2id\xa1"
+		"7\xc3\xc0\xc0\xc0\xc0";
+	struct instance *inst = minimal(), *out = NULL, *back = NULL;
+
+	ck_assert_msg(unpack(str_make(stored, sizeof(stored) - 1), inst, &out) == RESULT_OK, "%s",
+		      err.text);
+	ck_assert_uint_eq(out->token_count, 1);
+	ck_assert_uint_eq(out->tokens[0].id, 2);
+	ck_assert_uint_eq(out->tokens[0].host, 0);
+	ck_assert_int_eq(out->tokens[0].state, TOKEN_WAITING);
+	ck_assert_str_slice(out->tokens[0].keys[0].value, STR("7"));
+	ck_assert_uint_eq(out->scope_count, 1);
+	ck_assert_str_slice(out->scopes[0].variables[0].name, STR("n"));
+	ck_assert_int_eq(out->started_us, 7);
+	/* It goes on in the format of today. */
+	buf_reset(&bytes);
+	snapshot_pack(out, &bytes);
+	ck_assert_int_eq(bytes.data[1], 2);
+	ck_assert_int_eq(unpack(buf_str(&bytes), inst, &back), RESULT_OK);
+	ck_assert(instance_equal(out, back));
+}
+END_TEST
+
+/* A holding token 1 that opened scope 1, in which token 2 waits with an event 3 armed beside it. */
+static struct instance *nested(void)
+{
+	struct instance *inst = minimal();
+	struct scope scopes[2] = {{.id = 0}, {.id = 1, .owner = 1, .node = STR("Sub")}};
+	struct token tokens[3] = {
+		{.id = 1, .node = STR("Sub"), .state = TOKEN_HOLDING},
+		{.id = 2, .scope = 1, .node = STR("Wait"), .state = TOKEN_WAITING},
+		{.id = 3, .scope = 1, .host = 2, .node = STR("Event"), .state = TOKEN_WAITING},
+	};
+
+	inst->tokens = arena_memdup(&arena, tokens, sizeof(tokens));
+	inst->token_count = 3;
+	inst->next_token = 4;
+	inst->scopes = arena_memdup(&arena, scopes, sizeof(scopes));
+	inst->scope_count = 2;
+	inst->next_scope = 2;
+	return inst;
+}
+
+START_TEST(torn_links_are_refused)
+{
+	struct instance *inst = nested(), *out = NULL;
+
+	snapshot_pack(inst, &bytes);
+	ck_assert_msg(unpack(buf_str(&bytes), inst, &out) == RESULT_OK, "%s", err.text);
+	ck_assert(instance_equal(inst, out));
+	out = NULL;
+	inst->scopes[1].owner = 2;
+	ck_refused(inst, "owner of a scope");
+	inst->scopes[1].owner = 9;
+	ck_refused(inst, "owner of a scope");
+	inst = nested();
+	inst->tokens[0].state = TOKEN_WAITING;
+	ck_refused(inst, "owner of a scope");
+	inst = nested();
+	inst->scopes[1].node = STR("Other");
+	ck_refused(inst, "owner of a scope");
+	inst = nested();
+	inst->scopes[1].iteration = 1;
+	ck_refused(inst, "owner of a scope");
+	inst = nested();
+	inst->tokens[2].host = 1;
+	ck_refused(inst, "host of a token");
+	inst->tokens[2].host = 7;
+	ck_refused(inst, "host of a token");
+	inst = nested();
+	inst->tokens[2].state = TOKEN_JOINING;
+	inst->tokens[2].flow = STR("f");
+	ck_refused(inst, "host of a token");
+	inst = nested();
+	inst->tokens[1].state = TOKEN_JOINING;
+	ck_refused(inst, "token flow");
+	inst = nested();
+	inst->tokens[1].flow = STR("f");
+	ck_refused(inst, "token flow");
+	inst = nested();
+	inst->tokens[1].state = TOKEN_HOLDING;
+	inst->token_count = 2;
+	ck_refused(inst, "token that holds for nothing");
 }
 END_TEST
 
@@ -213,7 +308,7 @@ static Suite *snapshot_suite(void)
 	TEST_ADD_ALL(tcase, random_instances_come_back_the_same,
 		     the_format_number_is_the_second_byte, a_newer_format_is_told_before_it_is_read,
 		     every_truncation_is_refused, altered_bytes_are_refused_or_consistent,
-		     inconsistent_instances_are_refused, a_variable_that_comes_twice_is_refused);
+		     format_1_is_read, torn_links_are_refused, inconsistent_instances_are_refused, a_variable_that_comes_twice_is_refused);
 	suite_add_tcase(suite, tcase);
 	return suite;
 }

@@ -371,6 +371,40 @@ START_TEST(example_is_clean)
 }
 END_TEST
 
+#define WAIT_ON(process, type) \
+	FIXTURE_HEAD "<process id=\"" process "\"><startEvent id=\"S\"><extensionElements>" \
+		     "<q:source channel=\"in\" messageTypeValue=\"start-" type "\"/>" \
+		     "<q:alias name=\"a\" expression=\"payload.a\"/></extensionElements></startEvent>" \
+		     "<sequenceFlow id=\"f\" sourceRef=\"S\" targetRef=\"W\"/><receiveTask id=\"W\">" \
+		     "<extensionElements><q:source channel=\"in\" messageTypeValue=\"" type "\"/>" \
+		     "<q:alias name=\"a\" expression=\"payload.a\"/></extensionElements></receiveTask>" \
+		     "<sequenceFlow id=\"g\" sourceRef=\"W\" targetRef=\"E\"/><endEvent id=\"E\"/>" \
+		     "</process>" FIXTURE_TAIL
+
+/* Files have their own ids, but a stored wait says only its channel and node. */
+START_TEST(one_id_for_waits_of_two_processes)
+{
+	struct package *package = package_new();
+	struct deployment *deployment = NULL;
+	struct findings findings = {0};
+
+	ck_assert(package_add(package, STR("package.conf"), str_of(conf), &limits, NULL, &findings));
+	ck_assert(package_add(package, STR("channels.conf"), str_of(channels), &limits, NULL,
+			      &findings));
+	ck_assert(package_add(package, STR("bpmn/a.bpmn"), str_of(WAIT_ON("A", "x")), &limits, NULL,
+			      &findings));
+	ck_assert(package_add(package, STR("bpmn/b.bpmn"), str_of(WAIT_ON("B", "y")), &limits, NULL,
+			      &findings));
+	package_finish(package, NULL, &findings);
+	ck_assert_uint_eq(findings.errors, 0);
+	ck_assert_int_eq(package_build(package, &deployment, &findings), RESULT_REJECT);
+	ck_assert_uint_eq(findings.errors, 1);
+	ck_assert_ptr_nonnull(strstr(findings.text.data, "the process \"A\" has a wait of this id"));
+	package_free(&package);
+	findings_done(&findings);
+}
+END_TEST
+
 static Suite *package_suite(void)
 {
 	Suite *suite = suite_create("package");
@@ -379,7 +413,7 @@ static Suite *package_suite(void)
 	tcase_set_timeout(tcase, 60);
 	TEST_ADD_ALL(tcase, folder_good, folder_refusals, folder_links, folder_leftovers,
 		     folder_limits, archive_is_deterministic, archive_round_trip, archive_refusals,
-		     archive_flipped_bytes, example_is_clean);
+		     archive_flipped_bytes, example_is_clean, one_id_for_waits_of_two_processes);
 	suite_add_tcase(suite, tcase);
 	return suite;
 }

@@ -1,0 +1,469 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tests/bpmn/trace.h"
+
+#include <stdlib.h>
+
+#include "engine/failed.h"
+#include "tests/support/engine_fixture.h"
+#include "tests/support/random_instance.h"
+#include "tests/support/testing.h"
+#include "tests/unit/model/fixture.h"
+
+static const char conf[] = "tenant = \"acme\"; module = \"m\"; version = \"1\";\n";
+static const char channels[] =
+	"channels = ( { name = \"in\"; transport = \"local\"; reply-channel = \"out\"; },\n"
+	" { name = \"a\"; transport = \"local\"; }, { name = \"b\"; transport = \"local\"; },\n"
+	" { name = \"c\"; transport = \"local\"; }, { name = \"d\"; transport = \"local\"; },\n"
+	" { name = \"out\"; direction = \"outbound\"; transport = \"kafka\"; bind = \"out\"; },\n"
+	" { name = \"out2\"; direction = \"outbound\"; transport = \"kafka\"; bind = \"out2\"; } );\n";
+
+/* What a store would hold of the instance's waits. */
+struct ledger {
+	struct step_wait waits[1000];
+	uint32_t count;
+	int64_t aliases;
+};
+
+struct trace {
+	const char *name;
+	int line;
+	struct engine_fixture fx;
+	struct view *view;
+	struct ledger ledger;
+	struct step_result result; /* of the last step */
+	struct instance *inst;     /* to go on with */
+	bool any;
+	uint32_t seen_sends, seen_waits;
+	bool seen_failure, seen_status;
+	unsigned step, crash;
+};
+
+#define trace_fail(trace, ...) \
+	ck_abort_msg("%s.trace:%d (crash %d): %s", (trace)->name, (trace)->line, \
+		     (int)(trace)->crash, arena_printf(&(trace)->fx.arena, __VA_ARGS__))
+
+static void load(struct trace *trace)
+{
+	char *path, *text;
+	struct package *package;
+	struct deployment *deployment = NULL;
+	struct findings findings = {0};
+	struct buf name = BUF_INIT, wrong = BUF_INIT;
+	struct view_member member;
+	size_t len;
+
+	buf_printf(&name, "tests/bpmn/cases/%s.bpmn", trace->name);
+	path = test_source_path(name.data);
+	text = test_file_read(path, &len);
+	package = fixture_package(str_of(conf), str_of(channels), str_make(text, len));
+	ck_assert_msg(package_build(package, &deployment, &findings) == RESULT_OK, "%s: %s",
+		      trace->name, findings.text.data);
+	ck_assert_msg(findings.warnings == 0, "%s: %s", trace->name, findings.text.data);
+	findings_done(&findings);
+	package_free(&package);
+	engine_fixture_init_deployment(&trace->fx, deployment);
+	member = (struct view_member){deployment, DEPLOYMENT_ACTIVE};
+	ck_assert_int_eq(view_build(1, &member, 1, &trace->view, &wrong), RESULT_OK);
+	buf_done(&wrong);
+	buf_done(&name);
+	free(text);
+	free(path);
+}
+
+static struct str next_word(struct str *rest)
+{
+	struct str word;
+	size_t len = 0;
+
+	while (rest->len && (rest->ptr[0] == ' ' || rest->ptr[0] == '\t')) {
+		rest->ptr++;
+		rest->len--;
+	}
+	while (len < rest->len && rest->ptr[len] != ' ' && rest->ptr[len] != '\t')
+		len++;
+	word = str_make(rest->ptr, len);
+	rest->ptr += len;
+	rest->len -= len;
+	return word;
+}
+
+/* Effects. */
+
+static bool same_wait(const struct step_wait *a, const struct step_wait *b)
+{
+	if (a->token != b->token || a->node != b->node || a->key_count != b->key_count)
+		return false;
+	for (uint32_t i = 0; i < a->key_count; i++)
+		if (!str_equal(a->keys[i].name, b->keys[i].name) ||
+		    !str_equal(a->keys[i].value, b->keys[i].value))
+			return false;
+	return true;
+}
+
+static void ledger_apply(struct trace *trace)
+{
+	struct ledger *ledger = &trace->ledger;
+	const struct step_result *result = &trace->result;
+
+	for (uint32_t i = 0; i < result->waits_removed_count; i++) {
+		uint32_t at = 0;
+
+		while (at < ledger->count && !same_wait(&ledger->waits[at], &result->waits_removed[i]))
+			at++;
+		if (at == ledger->count)
+			trace_fail(trace, "a wait at %.*s is removed that was not there",
+			     STR_ARG(result->waits_removed[i].node->id));
+		ledger->waits[at] = ledger->waits[--ledger->count];
+	}
+	for (uint32_t i = 0; i < result->waits_added_count; i++) {
+		ck_assert_uint_lt(ledger->count, ARRAY_LEN(ledger->waits));
+		ledger->waits[ledger->count++] = result->waits_added[i];
+	}
+	ledger->aliases += (int64_t)result->aliases_added_count - result->aliases_removed_count;
+}
+
+/* The waits that the effects have left are those that the instance has, and its tokens are at rest. */
+static void ledger_check(struct trace *trace)
+{
+	const struct instance *inst = trace->result.inst;
+	struct ledger *ledger = &trace->ledger;
+	struct step_wait *waits;
+	uint32_t count = 0;
+
+	waits = instance_waits(&trace->fx.arena, inst, trace->fx.deployment, &count);
+	if (inst->status != INSTANCE_SUSPENDED)
+		count = 0;
+	if (count != ledger->count)
+		trace_fail(trace, "the instance has %u waits, its effects made %u", count, ledger->count);
+	for (uint32_t i = 0; i < count; i++) {
+		uint32_t at = 0;
+
+		while (at < ledger->count && !same_wait(&ledger->waits[at], &waits[i]))
+			at++;
+		if (at == ledger->count)
+			trace_fail(trace, "the wait at %.*s was never added", STR_ARG(waits[i].node->id));
+	}
+	if (ledger->aliases != inst->alias_count)
+		trace_fail(trace, "the instance has %u aliases, its effects made %d", inst->alias_count,
+		     (int)ledger->aliases);
+	for (uint32_t i = 0; i < inst->token_count; i++)
+		if (inst->tokens[i].state == TOKEN_READY && inst->status != INSTANCE_FAILED)
+			trace_fail(trace, "a token is ready behind the step");
+}
+
+/* Inputs. */
+
+/* A step that was lost before its commit is computed again, and must not come out differently. */
+static void check_same(struct trace *trace, const struct step_result *a, const struct step_result *b)
+{
+	bool same = instance_equal(a->inst, b->inst) && a->send_count == b->send_count &&
+		    a->waits_added_count == b->waits_added_count &&
+		    a->waits_removed_count == b->waits_removed_count;
+
+	for (uint32_t i = 0; same && i < a->send_count; i++)
+		same = value_equal(&a->sends[i].body, &b->sends[i].body) &&
+		       a->sends[i].node == b->sends[i].node;
+	for (uint32_t i = 0; same && i < a->waits_added_count; i++)
+		same = same_wait(&a->waits_added[i], &b->waits_added[i]);
+	if (!same)
+		trace_fail(trace, "the step comes out differently when it is computed again");
+}
+
+static void step_done(struct trace *trace)
+{
+	ledger_apply(trace);
+	ledger_check(trace);
+	trace->inst = trace->result.inst;
+	if (trace->step++ == trace->crash || trace->crash == CRASH_ALWAYS) {
+		struct instance *back = engine_fixture_reload(&trace->fx, trace->inst);
+
+		if (!instance_equal(back, trace->inst))
+			trace_fail(trace, "the snapshot holds something else");
+		trace->inst = back;
+	}
+	trace->any = true;
+	trace->seen_sends = trace->seen_waits = 0;
+	trace->seen_failure = trace->seen_status = false;
+	trace->fx.env.now_us++;
+}
+
+/* Nothing was seen that the trace does not say. */
+static void expectations_done(struct trace *trace)
+{
+	const struct instance *inst = trace->inst;
+
+	if (!trace->any)
+		return;
+	if (inst->status == INSTANCE_FAILED && !trace->seen_failure)
+		trace_fail(trace, "the step failed: %s: %s", code_text(trace->result.failure.code),
+		     trace->result.failure.text);
+	if (trace->seen_sends != trace->result.send_count)
+		trace_fail(trace, "the step sent %u messages", trace->result.send_count);
+	if (inst->status == INSTANCE_SUSPENDED && !trace->seen_waits)
+		trace_fail(trace, "the instance waits, and the trace says not where");
+}
+
+static struct event read_event(struct trace *trace, struct str rest)
+{
+	struct str channel = next_word(&rest), word;
+	struct event event;
+	struct str type = STR_NONE;
+
+	while (rest.len && rest.ptr[0] == ' ')
+		rest = str_make(rest.ptr + 1, rest.len - 1);
+	if (str_starts_with(rest, STR("type="))) {
+		word = next_word(&rest);
+		type = str_make(word.ptr + 5, word.len - 5);
+	}
+	event = engine_fixture_event(&trace->fx, arena_str(&trace->fx.arena, channel).ptr,
+				     arena_str(&trace->fx.arena, rest).ptr);
+	event.type = type;
+	return event;
+}
+
+static void do_start(struct trace *trace, struct str rest)
+{
+	struct event event = read_event(trace, rest);
+	const struct route *route = view_route(trace->view, STR("acme"), event.channel);
+	struct step_result again;
+
+	if (trace->any)
+		trace_fail(trace, "a trace is of one instance");
+	for (uint32_t i = 0; route && i < route->start_count; i++) {
+		const struct node *node = route->starts[i].node;
+
+		if (!source_takes_type(node->source, event.type))
+			continue;
+		for (int round = 0; round < 2; round++)
+			if (engine_start(&trace->fx.env, trace->fx.id, STR("acme"), node, &event,
+					 round ? &again : &trace->result,
+					 &trace->fx.err) != RESULT_OK)
+				trace_fail(trace, "start: %s", trace->fx.err.text);
+		check_same(trace, &trace->result, &again);
+		step_done(trace);
+		return;
+	}
+	trace_fail(trace, "nothing starts on this message");
+}
+
+static bool keys_meet(struct trace *trace, const struct token *token, const struct node *node,
+		      const struct event *event)
+{
+	struct instance_wait_key *keys;
+	uint32_t count;
+
+	if (engine_correlate(&trace->fx.env, STR("acme"), node, event, &keys, &count,
+			     &trace->fx.err) != RESULT_OK)
+		trace_fail(trace, "correlate: %s", trace->fx.err.text);
+	for (uint32_t i = 0; i < count; i++)
+		for (uint32_t k = 0; k < token->key_count; k++)
+			if (str_equal(keys[i].name, token->keys[k].name) &&
+			    str_equal(keys[i].value, token->keys[k].value))
+				return true;
+	return false;
+}
+
+/* The wait that the message is for: one that the view subscribes to the channel, and of those the oldest token. */
+static const struct token *find_wait(struct trace *trace, const struct event *event)
+{
+	const struct route *route = view_route(trace->view, STR("acme"), event->channel);
+	const struct instance *inst = trace->inst;
+
+	for (uint32_t i = 0; inst->status == INSTANCE_SUSPENDED && i < inst->token_count; i++) {
+		const struct token *token = &inst->tokens[i];
+		const struct node *node = wait_node(trace->fx.deployment, inst, token);
+
+		for (uint32_t k = 0; node && route && k < route->wait_count; k++)
+			if (route->waits[k].node == node &&
+			    source_takes_type(node->source, event->type) &&
+			    keys_meet(trace, token, node, event))
+				return token;
+	}
+	return NULL;
+}
+
+static void do_message(struct trace *trace, struct str rest)
+{
+	struct event event = read_event(trace, rest);
+	const struct token *token = find_wait(trace, &event);
+	struct step_result again;
+
+	if (!token)
+		trace_fail(trace, "no wait takes the message");
+	for (int round = 0; round < 2; round++)
+		if (engine_resume(&trace->fx.env, trace->inst, token->id, &event,
+				  round ? &again : &trace->result, &trace->fx.err) != RESULT_OK)
+			trace_fail(trace, "resume: %s", trace->fx.err.text);
+	check_same(trace, &trace->result, &again);
+	step_done(trace);
+}
+
+static void do_restore(struct trace *trace)
+{
+	if (engine_restore(&trace->fx.env, trace->inst, &trace->result, &trace->fx.err) != RESULT_OK)
+		trace_fail(trace, "restore: %s", trace->fx.err.text);
+	step_done(trace);
+}
+
+/* Expectations. */
+
+static void see_waits(struct trace *trace, struct str rest)
+{
+	const struct instance *inst = trace->inst;
+	struct buf have = BUF_INIT, want = BUF_INIT;
+
+	for (uint32_t i = 0; inst->status == INSTANCE_SUSPENDED && i < inst->token_count; i++)
+		if (inst->tokens[i].state == TOKEN_WAITING)
+			buf_printf(&have, "%.*s ", STR_ARG(inst->tokens[i].node));
+	for (struct str word = next_word(&rest); word.len; word = next_word(&rest))
+		buf_printf(&want, "%.*s ", STR_ARG(word));
+	if (!str_equal(buf_str(&have), buf_str(&want)))
+		trace_fail(trace, "it waits at %.*s", STR_ARG(buf_str(&have)));
+	buf_done(&have);
+	buf_done(&want);
+	trace->seen_waits++;
+}
+
+static void see_send(struct trace *trace, struct str rest)
+{
+	struct str channel = next_word(&rest);
+	const struct step_send *send;
+	const char *have, *want;
+	msgpack_object value;
+
+	if (trace->seen_sends >= trace->result.send_count)
+		trace_fail(trace, "the step sent only %u messages", trace->result.send_count);
+	send = &trace->result.sends[trace->seen_sends++];
+	value = engine_fixture_value(&trace->fx, arena_str(&trace->fx.arena, rest).ptr);
+	want = engine_fixture_json(&trace->fx, &value);
+	have = engine_fixture_json(&trace->fx, &send->body);
+	if (!str_equal(send->channel->name, channel) || strcmp(have, want) != 0)
+		trace_fail(trace, "it sent %s to %.*s", have, STR_ARG(send->channel->name));
+}
+
+static void see_variable(struct trace *trace, struct str rest)
+{
+	struct str name = next_word(&rest);
+	const char *have = engine_fixture_variable(&trace->fx, trace->inst,
+						   arena_str(&trace->fx.arena, name).ptr);
+
+	next_word(&(struct str){rest.ptr, rest.len});
+	while (rest.len && rest.ptr[0] == ' ')
+		rest = str_make(rest.ptr + 1, rest.len - 1);
+	if (!str_equal(str_of(have), rest))
+		trace_fail(trace, "%.*s is %s", STR_ARG(name), have);
+}
+
+static void see_failure(struct trace *trace, struct str rest)
+{
+	const struct instance *inst = trace->inst;
+	struct str code = next_word(&rest), node = next_word(&rest);
+
+	if (inst->status != INSTANCE_FAILED || !str_equal(inst->failure_code, code) ||
+	    !str_equal(inst->failure_node, node))
+		trace_fail(trace, "it is %s: %.*s at %.*s: %.*s", instance_status_name(inst->status),
+		     STR_ARG(inst->failure_code), STR_ARG(inst->failure_node),
+		     STR_ARG(inst->failure_detail));
+	trace->seen_failure = true;
+}
+
+static void see_open(struct trace *trace, struct str rest)
+{
+	int64_t count;
+
+	if (!str_to_int64(next_word(&rest), &count) ||
+	    count != (int64_t)trace->inst->scope_count - 1)
+		trace_fail(trace, "%u scopes are open", trace->inst->scope_count - 1);
+}
+
+static void see_joins(struct trace *trace, struct str rest)
+{
+	const struct instance *inst = trace->inst;
+	struct buf have = BUF_INIT, want = BUF_INIT;
+
+	for (uint32_t i = 0; i < inst->token_count; i++)
+		if (inst->tokens[i].state == TOKEN_JOINING)
+			buf_printf(&have, "%.*s ", STR_ARG(inst->tokens[i].node));
+	for (struct str word = next_word(&rest); word.len; word = next_word(&rest))
+		buf_printf(&want, "%.*s ", STR_ARG(word));
+	if (!str_equal(buf_str(&have), buf_str(&want)))
+		trace_fail(trace, "tokens join at %.*s", STR_ARG(buf_str(&have)));
+	buf_done(&have);
+	buf_done(&want);
+}
+
+static void see_completed(struct trace *trace)
+{
+	if (trace->inst->status != INSTANCE_COMPLETED)
+		trace_fail(trace, "it is %s", instance_status_name(trace->inst->status));
+}
+
+static void do_line(struct trace *trace, struct str line)
+{
+	struct str rest = line, word = next_word(&rest);
+	bool input = line.len && line.ptr[0] != ' ' && line.ptr[0] != '\t';
+
+	if (!word.len || word.ptr[0] == '#')
+		return;
+	if (input)
+		expectations_done(trace);
+	if (str_equal(word, STR("start")))
+		do_start(trace, rest);
+	else if (str_equal(word, STR("message")))
+		do_message(trace, rest);
+	else if (str_equal(word, STR("restore")))
+		do_restore(trace);
+	else if (str_equal(word, STR("nobody"))) {
+		struct event event = read_event(trace, rest);
+
+		if (find_wait(trace, &event))
+			trace_fail(trace, "a wait takes the message");
+	} else if (str_equal(word, STR("waits")))
+		see_waits(trace, rest);
+	else if (str_equal(word, STR("sends")))
+		see_send(trace, rest);
+	else if (str_equal(word, STR("joins")))
+		see_joins(trace, rest);
+	else if (str_equal(word, STR("open")))
+		see_open(trace, rest);
+	else if (str_equal(word, STR("var")))
+		see_variable(trace, rest);
+	else if (str_equal(word, STR("failed")))
+		see_failure(trace, rest);
+	else if (str_equal(word, STR("completed")))
+		see_completed(trace);
+	else
+		trace_fail(trace, "no such line: %.*s", STR_ARG(line));
+}
+
+unsigned trace_run(const char *name, unsigned crash)
+{
+	static struct trace trace; /* large, and each test has a process of its own */
+	struct buf path = BUF_INIT;
+	char *full, *text;
+	size_t len;
+
+	memset(&trace, 0, sizeof(trace));
+	trace.name = name;
+	trace.crash = crash;
+	load(&trace);
+	buf_printf(&path, "tests/bpmn/cases/%s.trace", name);
+	full = test_source_path(path.data);
+	text = test_file_read(full, &len);
+	for (char *line = text; line && *line;) {
+		char *end = strchr(line, '\n');
+
+		trace.line++;
+		do_line(&trace, str_make(line, end ? (size_t)(end - line) : strlen(line)));
+		line = end ? end + 1 : NULL;
+	}
+	expectations_done(&trace);
+	if (!trace.any)
+		trace_fail(&trace, "the trace has no start");
+	view_unref(&trace.view);
+	engine_fixture_done(&trace.fx);
+	free(text);
+	free(full);
+	buf_done(&path);
+	return trace.step;
+}
