@@ -148,6 +148,16 @@ static bool wait_is_asked_for(const struct correlation *c, const struct store_re
 	return false;
 }
 
+/* Oldest first; a total order, so that every replica chooses the same. */
+static int wait_compare(const struct store_wait *a, const struct store_wait *b)
+{
+	int order = (a->created_us > b->created_us) - (a->created_us < b->created_us);
+
+	if (!order)
+		order = id_compare(a->instance, b->instance);
+	return order ? order : (a->token > b->token) - (a->token < b->token);
+}
+
 const struct store_wait *correlate_choose(const struct correlation *correlation, const struct store_resolve *resolve)
 {
 	const struct store_wait *best = NULL;
@@ -157,8 +167,7 @@ const struct store_wait *correlate_choose(const struct correlation *correlation,
 
 		if (!wait_is_asked_for(correlation, resolve, wait))
 			continue;
-		if (!best || wait->created_us < best->created_us ||
-		    (wait->created_us == best->created_us && id_compare(wait->instance, best->instance) < 0))
+		if (!best || wait_compare(wait, best) < 0)
 			best = wait;
 	}
 	return best;
