@@ -20,13 +20,13 @@ TICKS = os.sysconf("SC_CLK_TCK")
 # --- one that is held ------------------------------------------------------------------------------------------------
 
 PAIRS = 5
-GOAL = 0.8
 OTHERS = 200
-ITEMS_EACH = 10
 
 
 class OneHeld(Brokers):
     timeout = 180
+    goal = 0.8  # tests/bench/held asks for more, over longer runs
+    items_each = 10
 
     def others_flow(self, kafka, rabbit):
         """Median over pairs of runs, one with a held stream and one without, of the throughput of the other streams."""
@@ -45,8 +45,8 @@ class OneHeld(Brokers):
                 hold(self.database, [stream])
                 side.send(side.items([stream], 1, 2, final=True))
                 wait_until(lambda: side.metric(engine, "sutra_held_deliveries") == 1, 20, "one to be held")
-            items = side.items(others, first, ITEMS_EACH)
-            first += ITEMS_EACH
+            items = side.items(others, first, self.items_each)
+            first += self.items_each
             sent += len(items)
             began = time.monotonic()
             side.send(items)
@@ -62,7 +62,7 @@ class OneHeld(Brokers):
             return len(items) / took
 
         for pair, stream in enumerate(held):
-            if pair == PAIRS and statistics.median(ratios) >= GOAL:
+            if pair == PAIRS and statistics.median(ratios) >= self.goal:
                 break  # so many more only where other work on the machine may have told
             rates = {}
             for which in (stream, None) if pair % 2 else (None, stream):
@@ -70,7 +70,7 @@ class OneHeld(Brokers):
             ratios.append(rates[True] / rates[False])
             print(f"{side.name}: {rates[True]:.0f} a second beside a held one, {rates[False]:.0f} without", file=sys.stderr)
         print(f"{side.name}: ratios {' '.join(f'{ratio:.2f}' for ratio in ratios)}", file=sys.stderr)
-        self.assertGreaterEqual(statistics.median(ratios), GOAL, ratios)
+        self.assertGreaterEqual(statistics.median(ratios), self.goal, ratios)
         rest = held[len(ratios):]
         side.send(side.items(others, first, 1, final=True) + side.items(rest, 1, 2, final=True))
         sent += OTHERS + 2 * len(rest)
