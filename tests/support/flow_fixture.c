@@ -55,6 +55,15 @@ static void fixture_intake_stopped(struct intake *intake)
 {
 	struct flow_fixture_channel *channel = intake->user;
 
+	/* Nothing is left, and no sum has drifted. */
+	ck_assert_uint_eq(intake->stats.unsettled, 0);
+	ck_assert_uint_eq(intake->stats.held, 0);
+	ck_assert_uint_eq(intake->stats.kept, 0);
+	ck_assert_uint_eq(intake->parked_count, 0);
+	ck_assert_uint_eq(intake->parked_bytes, 0);
+	ck_assert_uint_eq(intake->chains.count, 0);
+	ck_assert_uint_eq(intake->places.count, 0);
+	ck_assert_uint_eq(intake->interests.count, 0);
 	__atomic_store_n(&channel->stopped, true, __ATOMIC_RELEASE);
 }
 
@@ -196,7 +205,12 @@ struct flow_fixture *flow_fixture_new(const struct flow_fixture_settings *settin
 		.max_variables_bytes = 1 << 20,
 	};
 	struct error err = ERROR_INIT;
+	char owner[128];
 
+	if (settings->keeper) {
+		snprintf(owner, sizeof(owner), "host-1-%s", settings->keeper);
+		lanes.owner_prefix = owner;
+	}
 	pthread_mutex_init(&fixture->lock, NULL);
 	fixture->runtime = runtime_threads();
 	if (!executor) {
@@ -272,13 +286,18 @@ static bool fixture_all_stopped(void *arg)
 	return true;
 }
 
+void flow_fixture_stop(struct flow_fixture *f)
+{
+	for (uint32_t i = 0; i < f->channel_count; i++)
+		loop_call(f->loop, fixture_stop_call, f->channels[i].intake);
+	ck_assert(test_wait(fixture_all_stopped, f, DEADLINE_MS));
+}
+
 void flow_fixture_free(struct flow_fixture **fixture)
 {
 	struct flow_fixture *f = *fixture;
 
-	for (uint32_t i = 0; i < f->channel_count; i++)
-		loop_call(f->loop, fixture_stop_call, f->channels[i].intake);
-	ck_assert(test_wait(fixture_all_stopped, f, DEADLINE_MS));
+	flow_fixture_stop(f);
 	outbox_stop(f->outbox, 2000);
 	store_stop(f->store);
 	lane_set_stop(f->lanes);
@@ -345,16 +364,28 @@ void flow_fixture_send(struct flow_fixture *fixture, const char *channel, const 
 	flow_fixture_send_message(fixture, channel, flow_fixture_message(fixture, order_key, id, str_of(body)));
 }
 
+struct fixture_revoke {
+	struct consumer_sink *sink;
+	void *lease;
+};
+
 static void fixture_revoke_call(void *arg)
 {
-	struct consumer_sink *sink = arg;
+	struct fixture_revoke *revoke = arg;
 
-	sink->revoke(sink, NULL);
+	revoke->sink->revoke(revoke->sink, revoke->lease);
+}
+
+void flow_fixture_revoke_lease(struct flow_fixture *fixture, const char *channel, void *lease)
+{
+	struct fixture_revoke revoke = {fixture_channel(fixture, channel)->consumer.sink, lease};
+
+	loop_call(fixture->loop, fixture_revoke_call, &revoke);
 }
 
 void flow_fixture_revoke(struct flow_fixture *fixture, const char *channel)
 {
-	loop_call(fixture->loop, fixture_revoke_call, fixture_channel(fixture, channel)->consumer.sink);
+	flow_fixture_revoke_lease(fixture, channel, NULL);
 }
 
 /* --- looking --- */

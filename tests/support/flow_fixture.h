@@ -87,6 +87,10 @@ struct message *flow_fixture_message(struct flow_fixture *fixture, const char *o
 void flow_fixture_reload(struct flow_fixture *fixture);
 /* The partition is taken away: every unsettled message of the channel. */
 void flow_fixture_revoke(struct flow_fixture *fixture, const char *channel);
+/* Those of one lease. */
+void flow_fixture_revoke_lease(struct flow_fixture *fixture, const char *channel, void *lease);
+/* Stops consuming, on all channels; what is left of the fixture serves queries and claims. */
+void flow_fixture_stop(struct flow_fixture *fixture);
 
 /* Waits until so many are settled, or published, in all; false after 10 s. */
 bool flow_fixture_wait_settled(struct flow_fixture *fixture, uint32_t count);
