@@ -91,7 +91,7 @@ static void place_unload(struct place *place)
 	request->message = NULL;
 	request->decoded = NULL;
 	request->is_resolved = false;
-	request->interest_count = 0;
+	request->interest_count = request->looked_for_count = 0;
 	/* There may be very many places, so not even an empty arena's chunk is left to them. */
 	arena_done(&request->resolved);
 	arena_init(&request->resolved);
