@@ -30,7 +30,10 @@ void admin_lanes(struct admin_request *request)
 		json_int(out, "parks", (int64_t)load(lane->stats.parks));
 		json_int(out, "resumes", (int64_t)load(lane->stats.resumes));
 		json_int(out, "handoffs", (int64_t)load(lane->stats.handoffs));
-		json_int(out, "claimBounces", (int64_t)load(lane->stats.bounces));
+		json_int(out, "claimBounces",
+			 (int64_t)(load(lane->stats.bounces[BOUNCE_RELAY]) +
+				   load(lane->stats.bounces[BOUNCE_TIMER]) +
+				   load(lane->stats.bounces[BOUNCE_ADMIN])));
 		json_int(out, "failures", (int64_t)load(lane->stats.failures));
 		json_close(out, '}');
 	}

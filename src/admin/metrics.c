@@ -117,6 +117,8 @@ static void lane_metrics(struct admin *admin, struct buf *out)
 		{"sutra_lane_failures_total", "counter", "Steps that ended an instance as FAILED.",
 		 FAILURES},
 	};
+	static const char *const bounce_kinds[BOUNCE_KIND_COUNT] = {
+		[BOUNCE_RELAY] = "relay", [BOUNCE_TIMER] = "timer", [BOUNCE_ADMIN] = "admin"};
 	const struct lane_set *set = admin->sources.lanes;
 
 	for (size_t i = 0; i < ARRAY_LEN(metrics); i++) {
@@ -128,8 +130,10 @@ static void lane_metrics(struct admin *admin, struct buf *out)
 	}
 	family(out, "sutra_lane_claim_bounces_total", "counter", "Claims that a lane was refused.");
 	for (uint32_t lane = 0; lane < set->settings.lanes; lane++)
-		buf_printf(out, "sutra_lane_claim_bounces_total{lane=\"%u\",kind=\"relay\"} %llu\n",
-			   lane, (unsigned long long)load(set->lanes[lane].stats.bounces));
+		for (uint32_t kind = 0; kind < BOUNCE_KIND_COUNT; kind++)
+			buf_printf(out, "sutra_lane_claim_bounces_total{lane=\"%u\",kind=\"%s\"} %llu\n",
+				   lane, bounce_kinds[kind],
+				   (unsigned long long)load(set->lanes[lane].stats.bounces[kind]));
 	family(out, "sutra_lanes", "gauge", "Lanes by state.");
 	sample(out, "sutra_lanes", "state", "alive", lane_set_alive(set));
 	sample(out, "sutra_lanes", "state", "dead", set->settings.lanes - lane_set_alive(set));

@@ -58,6 +58,7 @@ struct token {
 	enum token_state state;
 	struct instance_wait_key *keys; /* of a waiting token: what its wait is registered under */
 	uint32_t key_count;
+	int64_t due_us; /* of a waiting token: when its timer is due, wall clock; 0 = it has none */
 	bool fresh; /* it parked in this step; not stored */
 };
 

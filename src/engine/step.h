@@ -57,8 +57,15 @@ struct step_wait {
 	uint32_t key_count;
 };
 
+/* A timer of a waiting token: at most one each. */
+struct step_timer {
+	uint32_t token;
+	const struct node *node; /* where the token waits */
+	int64_t due_us;
+};
+
 struct step_result {
-	struct instance *inst; /* the next instance: SUSPENDED, COMPLETED or FAILED */
+	struct instance *inst; /* the next instance: SUSPENDED, COMPLETED, TERMINATED or FAILED */
 	struct step_send *sends;
 	uint32_t send_count;
 	struct step_wait *waits_added;
@@ -67,6 +74,11 @@ struct step_result {
 	 * under what it was registered. */
 	struct step_wait *waits_removed;
 	uint32_t waits_removed_count;
+	/* A token whose timer is set anew is in both. */
+	struct step_timer *timers_added;
+	uint32_t timers_added_count;
+	struct step_timer *timers_removed;
+	uint32_t timers_removed_count;
 	/* Net effects: the aliases of an instance that ended are removed, and one that it got in this very step is in neither
 	 * list. Those of a FAILED instance stay, and a failed first step registers the ones of its start. */
 	struct instance_alias *aliases_added;
@@ -74,7 +86,7 @@ struct step_result {
 	struct instance_alias *aliases_removed;
 	uint32_t aliases_removed_count;
 	/* Set when the step failed: `inst` is then the instance before the step, re-stamped FAILED (version + 1), all its waits
-	 * are in waits_removed, and there are no sends. */
+	 * are in waits_removed, all its timers in timers_removed, and there are no sends. */
 	bool failed;
 	struct error failure;
 	const struct node *failure_node;
@@ -96,6 +108,12 @@ enum result engine_resume(const struct step_env *env, const struct instance *ins
 			  const struct event *event, struct step_result *out,
 			  struct error *err) MUST_CHECK;
 /*
+ * Resumes the waiting token `token`, whose timer, due at `due_us`, has come. RESULT_AGAIN: it has no such timer (any more).
+ * RESULT_OK always carries a result (maybe failed).
+ */
+enum result engine_fire(const struct step_env *env, const struct instance *inst, uint32_t token,
+			int64_t due_us, struct step_result *out, struct error *err) MUST_CHECK;
+/*
  * The result of failing: what a caller commits when something after the step (coding a body, a late gate) cannot succeed.
  * `before` is the instance before the step; for a first step (`before` NULL) one is made standing on `start` with its event.
  */
@@ -104,13 +122,28 @@ void engine_fail(const struct step_env *env, const struct instance *before, stru
 		 const struct error *why, const struct node *at, struct step_result *out);
 
 /*
- * The exact inverse of failing: the same tokens SUSPENDED, all their waits in waits_added. A first step that failed is run
+ * The exact inverse of failing: the same tokens SUSPENDED, all their waits in waits_added and their timers in timers_added. A first step that failed is run
  * again instead, from the message kept with it (then the result may be failed again, and its aliases are registered
  * already). RESULT_AGAIN: not FAILED. RESULT_REJECT: the deployment lacks a node, or it is no wait there. RESULT_FATAL with
  * RUNTIME_SNAPSHOT_INVALID: the message kept is damaged.
  */
 enum result engine_restore(const struct step_env *env, const struct instance *inst,
 			   struct step_result *out, struct error *err) MUST_CHECK;
+
+/*
+ * Operators' commands (command.c). Cancel ends an instance that is SUSPENDED or FAILED as TERMINATED: its waits, timers and
+ * aliases are removed. RESULT_AGAIN: it has ended already.
+ */
+enum result engine_cancel(const struct step_env *env, const struct instance *inst,
+			  struct step_result *out, struct error *err) MUST_CHECK;
+/*
+ * Completes a user task by hand: resumes the token that waits at the user task `node` (of several the oldest) with `event`, whose
+ * payload takes the place of a message's. RESULT_AGAIN: the instance is not SUSPENDED. RESULT_REJECT with ADMIN_NOT_FOUND: no
+ * token waits at a user task of that id. RESULT_OK always carries a result (maybe failed).
+ */
+enum result engine_complete(const struct step_env *env, const struct instance *inst, struct str node,
+			    const struct event *event, struct step_result *out,
+			    struct error *err) MUST_CHECK;
 
 /*
  * The correlation values of a message for a wait (or the aliases of a start): evaluates the alias expressions of `node` over

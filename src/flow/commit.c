@@ -332,6 +332,26 @@ static struct store_alias_row *alias_rows(struct turn *turn, const struct instan
 	return rows;
 }
 
+static struct store_timer_row *timer_rows(struct turn *turn, const struct step_timer *timers, uint32_t count)
+{
+	struct store_timer_row *rows = arena_alloc(&turn->arena, (count + 1) * sizeof(*rows));
+
+	for (uint32_t i = 0; i < count; i++)
+		rows[i] = (struct store_timer_row){timers[i].token, timers[i].due_us, timers[i].node->id};
+	return rows;
+}
+
+static void commit_add_timers(struct turn *turn)
+{
+	const struct step_result *step = &turn->step;
+	struct store_commit *commit = &turn->ask.commit;
+
+	commit->timers_added = timer_rows(turn, step->timers_added, step->timers_added_count);
+	commit->timers_added_count = step->timers_added_count;
+	commit->timers_removed = timer_rows(turn, step->timers_removed, step->timers_removed_count);
+	commit->timers_removed_count = step->timers_removed_count;
+}
+
 static void commit_add_correlation(struct turn *turn)
 {
 	const struct step_result *step = &turn->step;
@@ -360,6 +380,7 @@ static void commit_begin(struct turn *turn, enum commit_kind kind)
 		.tenant = turn->request->tenant,
 		.keeper = str_of(turn->lane->set->settings.keeper),
 		.kept_removed = turn->request->kept_row,
+		.schedule = turn->request->schedule,
 	};
 }
 
@@ -370,7 +391,7 @@ static void commit_add_instance(struct turn *turn)
 	struct buf snapshot = BUF_INIT;
 
 	commit->instance = inst->id;
-	commit->owner = str_of(turn->lane->owner);
+	commit->owner = turn_owner(turn);
 	commit->version = turn->inst ? turn->inst->version : inst->version;
 	commit->status = inst->status;
 	commit->deployment = inst->deployment;
@@ -395,7 +416,7 @@ static void commit_add_outbox(struct turn *turn)
 
 enum result commit_build_step(struct turn *turn, const struct node **at, struct error *err)
 {
-	bool copy = turn->step.failed && dead_letter_has_send(turn);
+	bool copy = turn->step.failed && turn->request->kind == REQUEST_MESSAGE && dead_letter_has_send(turn);
 	struct dead_letter_row *dead;
 	enum result result;
 
@@ -406,7 +427,8 @@ enum result commit_build_step(struct turn *turn, const struct node **at, struct 
 	commit_add_instance(turn);
 	commit_add_inbox(turn);
 	commit_add_correlation(turn);
-	if (turn->step.failed) {
+	commit_add_timers(turn);
+	if (turn->step.failed && turn->request->kind == REQUEST_MESSAGE) {
 		dead = dead_letter_row_new(turn, CODE_INBOUND_NON_IDEMPOTENT_FAILURE,
 					   arena_printf(&turn->arena, "%s: %s", code_text(turn->step.failure.code),
 							turn->step.failure.text));

@@ -43,6 +43,7 @@ void lane_init(struct lane *lane, struct lane_set *set, struct executor_thread *
 	lane->set = set;
 	lane->executor = executor;
 	snprintf(lane->owner, sizeof(lane->owner), "%s-s%u", set->settings.owner_prefix, index);
+	snprintf(lane->admin_owner, sizeof(lane->admin_owner), "%s-a%u", set->settings.owner_prefix, index);
 	list_init(&lane->queue);
 	list_init(&lane->waiters);
 	lane->next.run = lane_next;

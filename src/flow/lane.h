@@ -53,15 +53,41 @@ struct looked_for {
 	struct str name, value;
 };
 
-/* One piece of work: a delivery. (Timers and admin calls join as further kinds.) */
+enum request_kind {
+	REQUEST_MESSAGE,  /* a delivery */
+	REQUEST_TIMER,	  /* a due timer: of target.instance's target.token, due at `due_us` */
+	REQUEST_SCHEDULE, /* a due start timer: spawns at start event target.node of `process` of target.deployment */
+	REQUEST_RESTORE,  /* an operator's, of target.instance */
+	REQUEST_CANCEL,	  /* the same */
+	REQUEST_COMPLETE, /* the same: its user task target.node, with `payload` */
+};
+static inline bool request_is_admin(enum request_kind kind)
+{
+	return kind >= REQUEST_RESTORE;
+}
+
+/*
+ * One piece of work. All but a message say themselves whom they are for and never hop: they are sent to the lane of
+ * target.instance, schedules to any. Besides the head they need tenant, target and what their kind says, all in memory of the
+ * sender's. Their answers:
+ *
+ *	COMMITTED    the step is committed; `status` is the instance's now (a step may also have committed as FAILED)
+ *	REFUSED      claim held, or pinned to a deployment that is not loaded here; an instance that is absent or has ended is
+ *	             refused too
+ *	AGAIN        there is nothing to do it to (any more): `error` says why. Of a timer: its row is stale; of a schedule:
+ *	             somebody else advanced it, or its deployment is not Active here
+ *	REJECTED     it can never succeed: `error`. A schedule has been advanced
+ *	UNAVAILABLE  engine or database; nothing was written
+ */
 struct lane_request {
+	enum request_kind kind;
 	struct task post; /* to the lane; back to `reply_to` with `answered` */
 	void (*answered)(struct task *post);
 	struct loop *reply_to;
 	struct lane *lane;
 	struct list link; /* in the lane's queue */
 
-	struct message *message; /* lent */
+	struct message *message; /* lent; NULL but of REQUEST_MESSAGE */
 	struct str tenant;
 	struct str channel;
 	struct decoded *decoded;  /* made by the first arrival lane, in the message's arena; NULL before */
@@ -75,8 +101,14 @@ struct lane_request {
 	int64_t kept_seq;
 	struct arena resolved; /* of the last resolve: target, inbox and interest keys */
 
+	int64_t due_us;			/* TIMER, SCHEDULE: what the row said */
+	struct str process;		/* SCHEDULE */
+	struct store_schedule schedule; /* SCHEDULE: how its row goes on */
+	msgpack_object payload;		/* COMPLETE; in memory that outlives the request */
+
 	/* The answer. */
 	enum lane_answer answer;
+	enum instance_status status; /* of COMMITTED, with an instance */
 	uint32_t target_lane;
 	struct error error;
 	struct id *interest; /* instance id, or candidate wait keys: what a wake-up may come for */
@@ -88,8 +120,10 @@ struct lane_request {
 };
 
 /* Counters; written on the executor's loop, read anywhere with atomic loads. */
+enum bounce_kind { BOUNCE_RELAY, BOUNCE_TIMER, BOUNCE_ADMIN, BOUNCE_KIND_COUNT };
 struct lane_stats {
-	uint64_t dispatches, parks, resumes, handoffs, bounces, failures;
+	uint64_t dispatches, parks, resumes, handoffs, failures;
+	uint64_t bounces[BOUNCE_KIND_COUNT]; /* claims that were refused */
 	uint64_t queue_depth;
 };
 
@@ -97,7 +131,8 @@ struct lane {
 	uint32_t index;
 	struct lane_set *set;
 	struct executor_thread *executor;
-	char owner[176]; /* <host>-<pid>-<8 hex>-s<lane> */
+	char owner[176];       /* <host>-<pid>-<8 hex>-s<lane> */
+	char admin_owner[176]; /* …-a<lane>: an operator's command never re-enters past a resume in flight */
 	struct list queue;
 	uint32_t queued;   /* atomic: submitted and not yet answered */
 	struct list waiters; /* senders that wait for room */

@@ -65,7 +65,7 @@ static struct log_about turn_about(const struct turn *turn, enum code code, char
 
 	return (struct log_about){
 		.stage = turn_state_name(turn->state),
-		.delivery = request->message->source,
+		.delivery = request->message ? request->message->source : STR_NONE,
 		.tenant = request->tenant,
 		.channel = request->channel,
 		.instance = id_is_none(turn->id) ? STR_NONE : str_of(id_format(turn->id, text)),
@@ -86,6 +86,21 @@ static struct step_env turn_env(struct turn *turn, const struct deployment *depl
 		.max_nodes = settings->max_step_nodes,
 		.max_variables_bytes = settings->max_variables_bytes,
 	};
+}
+
+static const char *request_name(const struct lane_request *request)
+{
+	static const char *const names[] = {
+		[REQUEST_MESSAGE] = "message", [REQUEST_TIMER] = "timer",   [REQUEST_SCHEDULE] = "start timer",
+		[REQUEST_RESTORE] = "restore", [REQUEST_CANCEL] = "cancel", [REQUEST_COMPLETE] = "completion",
+	};
+
+	return names[request->kind];
+}
+
+struct str turn_owner(const struct turn *turn)
+{
+	return str_of(request_is_admin(turn->request->kind) ? turn->lane->admin_owner : turn->lane->owner);
 }
 
 /* --- endings --- */
@@ -118,16 +133,26 @@ static void turn_end(struct turn *turn, enum lane_answer answer)
 	turn_enter(turn, TURN_COMMIT);
 }
 
-/* The message can never succeed: its dead letter is committed, then it is done (G9). */
+/*
+ * It can never succeed. A message's dead letter is committed, then it is done (G9); a start timer goes on to its next time; what
+ * else there is has nothing to write, and its sender is told.
+ */
 static void turn_reject(struct turn *turn, const struct error *why)
 {
 	char id[ID_TEXT_SIZE];
 	struct log_about about = turn_about(turn, why->code, id);
 
-	log_warning(&about, "message rejected: %s", why->text);
-	turn->rejecting = true;
+	log_warning(&about, "%s rejected: %s", request_name(turn->request), why->text);
 	turn->request->error = *why;
-	commit_build_dead_letter(turn, why);
+	if (turn->request->kind != REQUEST_MESSAGE && turn->request->kind != REQUEST_SCHEDULE) {
+		turn_answer(turn, ANSWER_REJECTED);
+		return;
+	}
+	turn->rejecting = true;
+	if (turn->request->kind == REQUEST_MESSAGE)
+		commit_build_dead_letter(turn, why);
+	else
+		commit_build_end(turn);
 	turn_enter(turn, TURN_COMMIT);
 }
 
@@ -178,11 +203,42 @@ static void turn_answer_unmatched(struct turn *turn, enum code code, const char 
 
 /* --- 0 decode, correlate --- */
 
+/* Timers and commands say themselves whom they are for. */
+static void turn_begin_command(struct turn *turn)
+{
+	const struct lane_request *request = turn->request;
+	const struct process *process;
+
+	turn->command_event = (struct event){.payload = request->payload, .time_us = request->due_us};
+	turn->event = &turn->command_event;
+	if (request->kind != REQUEST_SCHEDULE) {
+		turn_enter(turn, TURN_CLAIM);
+		return;
+	}
+	turn->member = view_deployment(turn->lane->view, request->target.deployment);
+	process = turn->member && turn->member->phase == DEPLOYMENT_ACTIVE
+			  ? deployment_process(turn->member->deployment, request->process)
+			  : NULL;
+	turn->start = process ? process_node(process, request->target.node) : NULL;
+	if (!turn->start) {
+		turn_answer_error(turn, ANSWER_AGAIN, CODE_RUNTIME_PIN_UNKNOWN,
+				  "the deployment of the start timer is not Active here");
+		return;
+	}
+	turn->id = id_new(turn->lane->executor->loop);
+	turn_enter(turn, TURN_STEP);
+}
+
 static void turn_decode(struct turn *turn)
 {
 	struct lane_request *request = turn->request;
 	struct error err = ERROR_INIT;
 	struct step_env env;
+
+	if (request->kind != REQUEST_MESSAGE) {
+		turn_begin_command(turn);
+		return;
+	}
 
 	turn->route = view_route(turn->lane->view, request->tenant, request->channel);
 	if (!turn->route) {
@@ -191,6 +247,7 @@ static void turn_decode(struct turn *turn)
 		return;
 	}
 	if (request->is_resolved) {
+		turn->event = &request->decoded->event;
 		turn_enter(turn, TURN_CLAIM);
 		return;
 	}
@@ -199,8 +256,9 @@ static void turn_decode(struct turn *turn)
 		turn_reject(turn, &err);
 		return;
 	}
+	turn->event = &request->decoded->event;
 	env = turn_env(turn, turn->route->deployment);
-	if (correlate_message(&env, request->tenant, turn->route, &request->decoded->event, &turn->correlation,
+	if (correlate_message(&env, request->tenant, turn->route, turn->event, &turn->correlation,
 			      &err) != RESULT_OK) {
 		turn_reject(turn, &err);
 		return;
@@ -375,6 +433,8 @@ static bool turn_wait_is_there(const struct turn *turn)
 {
 	const struct relay_target *target = &turn->request->target;
 
+	if (turn->request->kind != REQUEST_MESSAGE)
+		return true; /* the engine looks */
 	for (uint32_t i = 0; i < turn->inst->token_count; i++) {
 		const struct token *token = &turn->inst->tokens[i];
 
@@ -402,7 +462,7 @@ static void turn_load(struct turn *turn)
 				   "the instance is pinned to a deployment that is not loaded here");
 		return;
 	}
-	if (claim.status != INSTANCE_SUSPENDED) {
+	if (claim.status != INSTANCE_SUSPENDED && !request_is_admin(turn->request->kind)) {
 		turn_give_up_claim(turn, ANSWER_AGAIN, CODE_RUNTIME_CORRELATION_NOT_FOUND,
 				   "the instance does not wait any more");
 		return;
@@ -430,7 +490,9 @@ static void turn_claimed(struct task *done)
 		turn_load(turn);
 		break;
 	case STORE_REFUSED:
-		turn_count(&turn->lane->stats.bounces);
+		turn_count(&turn->lane->stats.bounces[turn->request->kind == REQUEST_MESSAGE ? BOUNCE_RELAY
+						      : turn->request->kind == REQUEST_TIMER ? BOUNCE_TIMER
+											     : BOUNCE_ADMIN]);
 		turn_interest(turn, &turn->id, 1);
 		turn_answer_error(turn, ANSWER_REFUSED, CODE_RUNTIME_CLAIM_HELD, "the claim is held");
 		break;
@@ -448,7 +510,7 @@ static void turn_claim(struct turn *turn)
 		.base = {.reply_to = turn->lane->executor->loop, .done.run = turn_claimed, .arena = &turn->arena},
 		.tenant = turn->request->tenant,
 		.instance = turn->id,
-		.owner = str_of(turn->lane->owner),
+		.owner = turn_owner(turn),
 	};
 	store_claim(turn->lane->set->store, &turn->ask.claim);
 }
@@ -463,8 +525,7 @@ static void turn_fail(struct turn *turn, const struct error *why, const struct n
 	struct error err = ERROR_INIT;
 
 	outbox_parcel_free(&turn->parcel);
-	engine_fail(&env, turn->inst, turn->id, turn->request->tenant, turn->start, &turn->request->decoded->event,
-		    why, at, &turn->step);
+	engine_fail(&env, turn->inst, turn->id, turn->request->tenant, turn->start, turn->event, why, at, &turn->step);
 	/* Without sends there is nothing left to code, so this cannot be refused. */
 	if (commit_build_step(turn, &nowhere, &err) != RESULT_OK)
 		assert(!"a failed step has nothing to code");
@@ -474,11 +535,25 @@ static void turn_fail(struct turn *turn, const struct error *why, const struct n
 static enum result turn_run_engine(struct turn *turn, struct error *err)
 {
 	struct step_env env = turn_env(turn, turn->member->deployment);
-	const struct event *event = &turn->request->decoded->event;
+	const struct lane_request *request = turn->request;
 
-	if (turn->start)
-		return engine_start(&env, turn->id, turn->request->tenant, turn->start, event, &turn->step, err);
-	return engine_resume(&env, turn->inst, turn->request->target.token, event, &turn->step, err);
+	switch (request->kind) {
+	case REQUEST_MESSAGE:
+		if (!turn->start)
+			return engine_resume(&env, turn->inst, request->target.token, turn->event, &turn->step, err);
+		/* fall through */
+	case REQUEST_SCHEDULE:
+		return engine_start(&env, turn->id, request->tenant, turn->start, turn->event, &turn->step, err);
+	case REQUEST_TIMER:
+		return engine_fire(&env, turn->inst, request->target.token, request->due_us, &turn->step, err);
+	case REQUEST_RESTORE:
+		return engine_restore(&env, turn->inst, &turn->step, err);
+	case REQUEST_CANCEL:
+		return engine_cancel(&env, turn->inst, &turn->step, err);
+	case REQUEST_COMPLETE:
+		return engine_complete(&env, turn->inst, request->target.node, turn->event, &turn->step, err);
+	}
+	return error_set(err, RESULT_FATAL, CODE_RUNTIME_UNEXPECTED, "no such request");
 }
 
 static void turn_step(struct turn *turn)
@@ -492,7 +567,7 @@ static void turn_step(struct turn *turn)
 	histogram_add(&set->step_time, loop_now_us(turn->lane->executor->loop) - began_us);
 	if (result == RESULT_AGAIN) {
 		turn_give_up_claim(turn, ANSWER_AGAIN, CODE_RUNTIME_CORRELATION_NOT_FOUND,
-				   "the wait is gone");
+				   err.text[0] ? err.text : "the wait is gone");
 		return;
 	}
 	if (result != RESULT_OK) {
@@ -553,6 +628,7 @@ static void turn_committed_ok(struct turn *turn)
 			  STR_ARG(turn->step.failure_node ? turn->step.failure_node->id : STR("?")),
 			  turn->step.failure.text);
 	}
+	turn->request->status = turn->step.inst->status;
 	turn_answer(turn, ANSWER_COMMITTED);
 }
 
@@ -570,7 +646,7 @@ static void turn_conflict(struct turn *turn, enum code code, const char *text)
 		return;
 	}
 	for (uint32_t i = 0; i < turn->start->alias_count; i++) {
-		if (!turn->start->aliases[i].correlate || turn->request->unmatched_is_final ||
+		if (turn->request->kind != REQUEST_MESSAGE || !turn->start->aliases[i].correlate || turn->request->unmatched_is_final ||
 		    !turn->correlation->key_count)
 			continue;
 		turn_answer_unmatched(turn, code, "the live instance does not wait for this message yet");
@@ -630,6 +706,9 @@ static void turn_committed(struct task *done)
 	case STORE_DUPLICATE:
 		turn_commit_undone(turn, ANSWER_DUPLICATE, CODE_NONE, "");
 		break;
+	case STORE_SCHEDULE_MOVED:
+		turn_answer_error(turn, ANSWER_AGAIN, CODE_NONE, "somebody else has moved the start timer on");
+		break;
 	case STORE_FENCED:
 		turn_answer_error(turn, ANSWER_AGAIN, CODE_RUNTIME_CLAIM_HELD,
 				  "the claim was lost before the commit; nothing was written");
@@ -684,7 +763,7 @@ static void turn_release(struct turn *turn)
 		.base = {.reply_to = turn->lane->executor->loop, .done.run = turn_released, .arena = &turn->arena},
 		.tenant = turn->request->tenant,
 		.instance = turn->id,
-		.owner = str_of(turn->lane->owner),
+		.owner = turn_owner(turn),
 	};
 	store_release(turn->lane->set->store, &turn->ask.release);
 }
@@ -694,7 +773,7 @@ static void turn_release(struct turn *turn)
 static void turn_answered(struct turn *turn)
 {
 	outbox_parcel_free(&turn->parcel);
-	if (turn->request->answer != ANSWER_HANDOFF)
+	if (turn->request->answer != ANSWER_HANDOFF && turn->request->kind == REQUEST_MESSAGE)
 		turn->request->is_resolved = false;
 	lane_turn_done(turn->lane);
 }
@@ -723,7 +802,7 @@ void turn_begin(struct turn *turn, struct lane_request *request)
 	request->error = ERROR_INIT;
 	request->interest_count = 0;
 	request->looked_for_count = 0;
-	if (!request->is_resolved) {
+	if (!request->is_resolved && request->kind == REQUEST_MESSAGE) {
 		arena_reset(&request->resolved);
 		request->inbox_key_count = 0;
 	}

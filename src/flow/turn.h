@@ -10,6 +10,9 @@
  *	            │         └─► duplicate, unmatched ─► ANSWERED
  *	            └─► handed-off request ─► CLAIM
  *
+ * Timers and operators' commands come with their instance and begin at CLAIM; a start timer begins at STEP, and a gate of its
+ * commit decides whether it was due.
+ *
  * Three waits (RESOLVE, CLAIM, COMMIT; RELEASE is the fourth, off the usual path), each a store request whose completion is
  * posted back to the lane's executor. Every state is entered by turn_enter and by nothing else.
  *
@@ -56,6 +59,8 @@ struct turn {
 	const struct view_member *member; /* the pinned deployment */
 	struct instance *inst;		  /* before the step; NULL for a spawn */
 	const struct node *start;	  /* spawn */
+	const struct event *event;	  /* what the step receives: of a message, or of a command the one behind it */
+	struct event command_event;
 	struct id id;			  /* the instance */
 	struct step_result step;
 	bool rejecting; /* the commit under way is a dead letter alone */
@@ -77,6 +82,8 @@ struct turn {
 
 void turn_init(struct turn *turn, struct lane *lane);
 void turn_done(struct turn *turn);
+/* Who holds the claim while it runs. */
+struct str turn_owner(const struct turn *turn);
 /* Begins: the turn is IDLE and the lane has flipped to its view. Ends by lane_turn_done, perhaps from inside this call. */
 void turn_begin(struct turn *turn, struct lane_request *request);
 

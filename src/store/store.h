@@ -34,6 +34,7 @@ enum store_outcome {
 	STORE_ALIAS_CONFLICT,  /* commit: a unique alias is taken */
 	STORE_WAIT_NOT_UNIQUE, /* commit: a unique wait is taken */
 	STORE_KEPT_LOST, /* commit: the kept message is gone, or another keeper's (committed): nothing was written */
+	STORE_SCHEDULE_MOVED, /* commit: the start timer is not due as expected any more (committed): nothing was written */
 	STORE_REJECTED,        /* the database cannot take this element, ever: err */
 	STORE_UNAVAILABLE,     /* nothing was written; the database is away */
 };
@@ -182,6 +183,21 @@ struct kept_row {
 	int64_t unmatched_us; /* wall clock: since when nobody waits for it; 0 = not so */
 };
 
+/* A row of `timer`. */
+struct store_timer_row {
+	uint32_t token;
+	int64_t due_us; /* of those removed unused */
+	struct str node;
+};
+
+/* How the commit of its fire moves a start timer's row of timer_schedule on: a gate, passed if next_at is `expected_us`. */
+struct store_schedule {
+	struct id id; /* none = no schedule */
+	int64_t expected_us;
+	int64_t next_us;   /* 0 = never again */
+	int64_t remaining; /* fires after this one; -1 = without end */
+};
+
 struct dead_letter_row {
 	struct id id; /* digest of (tenant, channel, event id or delivery identity): once */
 	struct str channel;
@@ -226,6 +242,9 @@ struct store_commit {
 	uint32_t waits_added_count, waits_removed_count;
 	const struct store_alias_row *aliases_added, *aliases_removed;
 	uint32_t aliases_added_count, aliases_removed_count;
+	const struct store_timer_row *timers_added, *timers_removed; /* removed first */
+	uint32_t timers_added_count, timers_removed_count;
+	struct store_schedule schedule; /* SPAWN, or NO_INSTANCE alone */
 	struct outbox_row *outbox; /* `claimed` is set on return */
 	uint32_t outbox_count;
 	const struct dead_letter_row *dead_letters;
@@ -242,7 +261,7 @@ struct store_commit {
  *
  * Texts that are not UTF-8, or hold a NUL, or are longer than STORE_TEXT_MAX where the database indexes them, are REJECTED;
  * those of dead letters, `detail` and the source of a kept message are made valid instead, for a dead letter must never be lost.
- * OK, DUPLICATE, FENCED, ALIAS_CONFLICT, WAIT_NOT_UNIQUE, KEPT_LOST, REJECTED, UNAVAILABLE. A commit in doubt is resolved before it
+ * OK, DUPLICATE, FENCED, ALIAS_CONFLICT, WAIT_NOT_UNIQUE, KEPT_LOST, SCHEDULE_MOVED, REJECTED, UNAVAILABLE. A commit in doubt is resolved before it
  * is answered, however long that takes; store_stop answers what is still in doubt with UNAVAILABLE.
  */
 void store_commit(struct store *store, struct store_commit *commit);

@@ -162,7 +162,7 @@ START_TEST(metrics)
 		.tenant = STR("acme"), .channel = STR("paid"), .state = "consuming", .lag = -1};
 	world.channel_count = 2;
 	world.lanes->lanes[1].stats.parks = 5;
-	world.lanes->lanes[3].stats.bounces = 9;
+	world.lanes->lanes[3].stats.bounces[BOUNCE_RELAY] = 9;
 	histogram_add(&world.lanes->step_time, 100);
 	histogram_add(&world.lanes->step_time, INT64_C(1) << 40);
 	world.key = NULL;
