@@ -213,6 +213,8 @@ static struct id dead_letter_id(struct turn *turn, struct str event_id)
 {
 	const struct lane_request *request = turn->request;
 
+	if (!id_is_none(request->replay_of))
+		return request->replay_of;
 	if (!event_id.len)
 		event_id = request->message->message_id.len ? request->message->message_id
 							     : request->message->identity;
@@ -285,6 +287,7 @@ static void commit_add_dead_letter(struct turn *turn, struct dead_letter_row *de
 
 	commit->dead_letters = dead;
 	commit->dead_letter_count = 1;
+	commit->dead_letter_removed = turn->request->replay_of;
 	if (dead_letter_has_send(turn))
 		add_dead_letter_send(turn, dead, &turn->parcel->rows[turn->parcel->count++]);
 }
@@ -424,6 +427,7 @@ enum result commit_build_step(struct turn *turn, const struct node **at, struct 
 	if (result != RESULT_OK)
 		return result;
 	commit_begin(turn, turn->inst ? COMMIT_RESUME : COMMIT_SPAWN);
+	turn->ask.commit.dead_letter_removed = turn->request->replay_of;
 	commit_add_instance(turn);
 	commit_add_inbox(turn);
 	commit_add_correlation(turn);

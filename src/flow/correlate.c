@@ -45,12 +45,11 @@ static enum result add_subscription(struct correlation *c, const struct step_env
 	struct correlation_key *grown;
 	enum result result;
 	uint32_t count;
-	struct str id;
+	struct str id = c->forced_id;
 
 	result = engine_validate(&own, tenant, sub->node, event, err);
-	if (result != RESULT_OK)
-		return result;
-	result = engine_dedup_key(&own, tenant, sub->node, event, &id, err);
+	if (result == RESULT_OK && !id.len)
+		result = engine_dedup_key(&own, tenant, sub->node, event, &id, err);
 	if (result != RESULT_OK)
 		return result;
 	add_event_id(c, tenant, event, id.len ? id : event->id);
@@ -99,12 +98,14 @@ static const struct subscription *first_taker(const struct subscription *subs, u
 }
 
 enum result correlate_message(const struct step_env *env, struct str tenant, const struct route *route,
-			      const struct event *event, struct correlation **out, struct error *err)
+			      const struct event *event, struct str event_id, struct correlation **out,
+			      struct error *err)
 {
 	uint32_t most = route->start_count + route->draining_start_count + route->wait_count + 1;
 	struct correlation *c = arena_zalloc(env->arena, sizeof(*c));
 	enum result result;
 
+	c->forced_id = event_id;
 	c->event_ids = arena_alloc(env->arena, most * sizeof(*c->event_ids));
 	c->inbox_keys = arena_alloc(env->arena, most * sizeof(*c->inbox_keys));
 	result = add_all(c, env, tenant, route->waits, route->wait_count, true, event, err);

@@ -20,6 +20,7 @@ struct correlation_key {
 };
 
 struct correlation {
+	struct str forced_id; /* absent = by the rules */
 	struct str *event_ids; /* distinct; empty when the message has no identity */
 	struct id *inbox_keys; /* of the event ids */
 	uint32_t inbox_key_count;
@@ -32,9 +33,13 @@ struct correlation {
 	bool draining_start; /* only a Draining deployment has a start for it */
 };
 
-/* RESULT_REJECT: an expression failed over the message, or validation did, or nobody takes the type. */
+/*
+ * `event_id` stands for what any rule makes of the message; absent = by the rules. RESULT_REJECT: an expression failed over the
+ * message, or validation did, or nobody takes the type.
+ */
 enum result correlate_message(const struct step_env *env, struct str tenant, const struct route *route,
-			      const struct event *event, struct correlation **out, struct error *err) MUST_CHECK;
+			      const struct event *event, struct str event_id, struct correlation **out,
+			      struct error *err) MUST_CHECK;
 
 /* The wait to resume among what the resolve found: the oldest that the message's type and its node's rule allow; NULL = none. */
 const struct store_wait *correlate_choose(const struct correlation *correlation, const struct store_resolve *resolve);

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The envelope is a map by short names; what is absent is left out. A reader skips names it does not know and gets along
- * without those it misses, so replicas of two versions can read each other's rows.
+ * without those it misses, so replicas of two versions can read each other's rows. Where that would be wrong, because the row
+ * means more than the message in it, "format" says which version is needed; without it the first will do.
  */
 #include "flow/envelope.h"
 
-#define FIELD_MAX 11
+#define FIELD_MAX 21
+/* What a note needs. */
+#define FORMAT_NOTE 2
 
 struct field_list {
 	msgpack_object_kv items[FIELD_MAX];
@@ -24,7 +27,33 @@ static void field_add_bytes(struct field_list *fields, struct str name, struct s
 		field_add(fields, name, value_bytes(bytes));
 }
 
-struct str envelope_pack(struct arena *arena, const struct message *message)
+static void field_add_id(struct field_list *fields, struct str name, const struct id *id)
+{
+	if (!id_is_none(*id))
+		field_add_bytes(fields, name, id_str(id));
+}
+
+static void add_note(struct field_list *fields, const struct envelope_note *note)
+{
+	if (!note->event_id.ptr && id_is_none(note->dead_letter) && note->aim == ENVELOPE_AIM_NONE)
+		return;
+	field_add(fields, STR("format"), value_int(FORMAT_NOTE));
+	field_add_bytes(fields, STR("event-id"), note->event_id);
+	field_add_id(fields, STR("dead-letter"), &note->dead_letter);
+	if (note->aim == ENVELOPE_AIM_NONE)
+		return;
+	field_add(fields, STR("aim"), value_int(note->aim));
+	field_add_id(fields, STR("instance"), &note->instance);
+	field_add_id(fields, STR("wait"), &note->wait_key);
+	field_add_id(fields, STR("alias"), &note->alias_key);
+	if (note->aim == ENVELOPE_AIM_WAIT)
+		field_add(fields, STR("token"), value_int(note->token));
+	field_add_bytes(fields, STR("node"), note->node);
+	field_add_bytes(fields, STR("deployment"), note->deployment);
+	field_add_bytes(fields, STR("process"), note->process);
+}
+
+struct str envelope_pack(struct arena *arena, const struct message *message, const struct envelope_note *note)
 {
 	struct field_list fields = {.count = 0};
 	struct buf headers = BUF_INIT, packed = BUF_INIT;
@@ -44,6 +73,8 @@ struct str envelope_pack(struct arena *arena, const struct message *message)
 		field_add(&fields, STR("correlation"), message->reply_correlation);
 	if (message->time_us)
 		field_add(&fields, STR("time"), value_int(message->time_us));
+	if (note)
+		add_note(&fields, note);
 	map.via.map.size = fields.count;
 	value_pack(&map, &packed);
 	envelope = arena_str(arena, buf_str(&packed));
@@ -81,7 +112,61 @@ static enum result message_fill(struct message *message, const msgpack_object *m
 	return headers.ptr ? headers_unpack(&message->arena, headers, &message->headers, err) : RESULT_OK;
 }
 
-enum result envelope_unpack(struct str envelope, struct str body, struct message **out, struct error *err)
+/* Absent is none; anything that is there must be one. */
+static bool field_id_of(const msgpack_object *map, struct str name, struct id *out)
+{
+	struct str bytes = field_bytes(map, name);
+
+	if (bytes.ptr && bytes.len != sizeof(out->bytes))
+		return false;
+	if (bytes.ptr)
+		memcpy(out->bytes, bytes.ptr, sizeof(out->bytes));
+	return true;
+}
+
+static bool field_int_of(const msgpack_object *map, struct str name, int64_t most, int64_t *out)
+{
+	const msgpack_object *value = value_get(map, name);
+
+	return !value || (value_as_int(value, out) && *out >= 0 && *out <= most);
+}
+
+static bool aim_is_whole(const struct envelope_note *note)
+{
+	if (note->aim == ENVELOPE_AIM_NONE)
+		return true;
+	if (!note->node.len || !note->deployment.len)
+		return false;
+	return note->aim == ENVELOPE_AIM_WAIT ? !id_is_none(note->instance) && !id_is_none(note->wait_key)
+					      : note->process.len > 0;
+}
+
+static enum result note_fill(struct envelope_note *note, const msgpack_object *map, struct error *err)
+{
+	int64_t format = 1, aim = ENVELOPE_AIM_NONE, token = 0;
+
+	*note = (struct envelope_note){.event_id = field_bytes(map, STR("event-id"))};
+	if (!field_int_of(map, STR("format"), INT64_MAX, &format) || format > FORMAT_NOTE)
+		return error_set(err, RESULT_REJECT, CODE_PARSE_MSGPACK,
+				 "a later version of the engine wrote the envelope of a kept message");
+	if (!field_int_of(map, STR("aim"), ENVELOPE_AIM_START, &aim) ||
+	    !field_int_of(map, STR("token"), UINT32_MAX, &token) ||
+	    !field_id_of(map, STR("dead-letter"), &note->dead_letter) ||
+	    !field_id_of(map, STR("instance"), &note->instance) || !field_id_of(map, STR("wait"), &note->wait_key) ||
+	    !field_id_of(map, STR("alias"), &note->alias_key))
+		return error_set(err, RESULT_REJECT, CODE_PARSE_MSGPACK, "the note of a kept message is not one");
+	note->aim = (enum envelope_aim)aim;
+	note->token = (uint32_t)token;
+	note->node = field_bytes(map, STR("node"));
+	note->deployment = field_bytes(map, STR("deployment"));
+	note->process = field_bytes(map, STR("process"));
+	if (!aim_is_whole(note))
+		return error_set(err, RESULT_REJECT, CODE_PARSE_MSGPACK, "the target of a kept message is not complete");
+	return RESULT_OK;
+}
+
+enum result envelope_unpack(struct str envelope, struct str body, struct message **out, struct envelope_note *note,
+			    struct error *err)
 {
 	struct message *message = message_new();
 	msgpack_object map;
@@ -93,6 +178,8 @@ enum result envelope_unpack(struct str envelope, struct str body, struct message
 		result = error_set(err, RESULT_REJECT, CODE_PARSE_MSGPACK, "the envelope of a kept message is no map");
 	if (result == RESULT_OK)
 		result = message_fill(message, &map, err);
+	if (result == RESULT_OK)
+		result = note_fill(note, &map, err);
 	if (result != RESULT_OK) {
 		message_free(&message);
 		return result;

@@ -92,6 +92,8 @@ static void place_unload(struct place *place)
 	request->decoded = NULL;
 	request->is_resolved = false;
 	request->interest_count = request->looked_for_count = 0;
+	request->event_id = STR_NONE;
+	request->replay_of = ID_NONE;
 	/* There may be very many places, so not even an empty arena's chunk is left to them. */
 	arena_done(&request->resolved);
 	arena_init(&request->resolved);
@@ -183,8 +185,10 @@ static enum result place_fill(struct place *place, const struct field *row, stru
 {
 	struct delivery *dlv = &place->dlv;
 	int64_t now_us = loop_now_us(dlv->intake->loop);
+	struct envelope_note note;
 	int64_t unmatched_us;
-	enum result result = envelope_unpack(row[5].str, row[6].is_null ? STR_NONE : row[6].str, &dlv->message, err);
+	enum result result =
+		envelope_unpack(row[5].str, row[6].is_null ? STR_NONE : row[6].str, &dlv->message, &note, err);
 
 	if (result != RESULT_OK)
 		return result;
@@ -192,6 +196,8 @@ static enum result place_fill(struct place *place, const struct field *row, stru
 	dlv->request.kept_row = row[1].id;
 	dlv->request.kept_seq = row[2].i;
 	dlv->request.kept_key = place->order_key;
+	dlv->request.event_id = note.event_id;
+	dlv->request.replay_of = note.dead_letter;
 	if (!row[4].is_null && !place->is_dated) {
 		unmatched_us = loop_wall_us(dlv->intake->loop) - row[4].i;
 		dlv->unmatched_since_us = unmatched_us > 0 ? now_us - unmatched_us : now_us;
@@ -396,7 +402,7 @@ static void keep_build(struct keep *keep)
 			.order_key = keep->into->order_key,
 			.channel = dlv->request.channel,
 			.source = dlv->message->source,
-			.envelope = envelope_pack(&keep->arena, dlv->message),
+			.envelope = envelope_pack(&keep->arena, dlv->message, NULL),
 			.body = dlv->message->body,
 			.unmatched_us = dlv->unmatched_since_us ? wall_us - (now_us - dlv->unmatched_since_us) : 0,
 		};

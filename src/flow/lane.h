@@ -99,6 +99,8 @@ struct lane_request {
 	uint32_t inbox_key_count;
 	struct id kept_row; /* of a message that the database keeps: its effect or end removes the row; else all zero */
 	int64_t kept_seq;
+	struct str event_id; /* instead of what any rule makes of the message: it is a replay; absent = by the rules */
+	struct id replay_of; /* the dead letter that goes with its effect; none = all zero */
 	struct arena resolved; /* of the last resolve: target, inbox and interest keys */
 
 	int64_t due_us;			/* TIMER, SCHEDULE: what the row said */

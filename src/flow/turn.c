@@ -256,9 +256,11 @@ static void turn_decode(struct turn *turn)
 		turn_reject(turn, &err);
 		return;
 	}
+	if (request->event_id.ptr)
+		request->decoded->event.id = request->event_id;
 	turn->event = &request->decoded->event;
 	env = turn_env(turn, turn->route->deployment);
-	if (correlate_message(&env, request->tenant, turn->route, turn->event, &turn->correlation,
+	if (correlate_message(&env, request->tenant, turn->route, turn->event, request->event_id, &turn->correlation,
 			      &err) != RESULT_OK) {
 		turn_reject(turn, &err);
 		return;

@@ -107,6 +107,8 @@ static bool request_keys(struct key_set *set, const struct store_request *reques
 		return true;
 	if (!id_is_none(commit->kept_removed) && visit(set, commit->kept_removed))
 		return true;
+	if (!id_is_none(commit->dead_letter_removed) && visit(set, commit->dead_letter_removed))
+		return true;
 	for (uint32_t i = 0; i < commit->inbox_key_count; i++)
 		if (visit(set, commit->inbox_keys[i]))
 			return true;

@@ -97,13 +97,13 @@ static bool outbox_check(const struct store_commit *commit, struct error *err)
 
 static bool kept_check(const struct store_commit *commit, struct error *err)
 {
-	bool keeps = commit->kept_added_count || !id_is_none(commit->kept_removed);
+	bool ends = !id_is_none(commit->kept_removed);
 
 	if (!text_check(commit->keeper, STORE_TEXT_MAX, "keeper", err))
 		return false;
-	if (keeps && !commit->keeper.len) {
+	if (ends && !commit->keeper.len) {
 		error_set(err, RESULT_REJECT, CODE_RUNTIME_STORE_REJECTED,
-			  "a commit with kept messages names no keeper");
+			  "a commit that ends a kept message names no keeper");
 		return false;
 	}
 	for (uint32_t i = 0; i < commit->kept_added_count; i++)

@@ -35,6 +35,14 @@ struct id outbox_row_id(struct id instance, int64_t version, int64_t ordinal)
 	return id_digest_of(STR("outbox"), id_str(&instance), str_make(numbers, sizeof(numbers)));
 }
 
+const char *kept_kind_name(enum kept_kind kind)
+{
+	static const char *const names[] = {
+		[KEPT_OVERFLOW] = "overflow", [KEPT_EARLY] = "early", [KEPT_TARGET] = "target", [KEPT_REPLAY] = "replay"};
+
+	return names[kind];
+}
+
 /* How far back a tenant is looked for. Neighbours mostly have the same one; that it may stand in the list twice is harmless. */
 #define TENANTS_BACK 64
 

@@ -719,9 +719,15 @@ static void build_outbox(struct batch *batch, enum statement_id statement, bool 
 	set_str(&c[16], 0, str_of(batch->store->outbox_owner));
 }
 
-static void build_dead_letters(struct batch *batch)
+/* One of the id that the commit would remove: it stays, with what it says now. */
+static bool dead_letter_is_replay(const struct store_commit *commit, const struct dead_letter_row *dead)
 {
-	uint32_t count = 0, at = 0;
+	return !id_is_none(commit->dead_letter_removed) && id_equal(dead->id, commit->dead_letter_removed);
+}
+
+static void build_dead_letters(struct batch *batch, enum statement_id statement, bool replays)
+{
+	uint32_t count = 0;
 	struct key_ref *refs;
 	struct column *c;
 
@@ -730,14 +736,18 @@ static void build_dead_letters(struct batch *batch)
 	if (!count)
 		return;
 	refs = arena_alloc(&batch->arena, count * sizeof(*refs));
+	count = 0;
 	for (uint32_t i = 0; i < batch->count; i++) {
 		struct store_commit *commit = commit_of(batch->elements[i]);
 
 		for (uint32_t k = 0; k < commit->dead_letter_count; k++)
-			refs[at++] = (struct key_ref){commit->dead_letters[k].id, ID_NONE, i, k};
+			if (dead_letter_is_replay(commit, &commit->dead_letters[k]) == replays)
+				refs[count++] = (struct key_ref){commit->dead_letters[k].id, ID_NONE, i, k};
 	}
+	if (!count)
+		return;
 	qsort(refs, count, sizeof(*refs), key_ref_compare);
-	c = segment_call(batch, STATEMENT_DEAD_LETTER_INSERT, count);
+	c = segment_call(batch, statement, count);
 	for (uint32_t i = 0; i < count; i++) {
 		struct store_commit *commit = commit_of(batch->elements[refs[i].ord]);
 		const struct dead_letter_row *dead = &commit->dead_letters[refs[i].row];
@@ -756,6 +766,33 @@ static void build_dead_letters(struct batch *batch)
 		set_str(&c[11], i, dead->headers);
 		set_str(&c[12], i, text_clean(&batch->arena, dead->content_type));
 		set_str(&c[13], i, dead->payload);
+	}
+}
+
+/* Of replays that have had their effect. */
+static void build_dead_letter_deletes(struct batch *batch)
+{
+	struct key_ref *refs = arena_alloc(&batch->arena, (batch->count + 1) * sizeof(*refs));
+	uint32_t count = 0;
+	struct column *c;
+
+	for (uint32_t i = 0; i < batch->count; i++) {
+		struct store_commit *commit = commit_of(batch->elements[i]);
+		bool stays = false;
+
+		for (uint32_t k = 0; k < commit->dead_letter_count; k++)
+			stays |= dead_letter_is_replay(commit, &commit->dead_letters[k]);
+		if (!stays && !id_is_none(commit->dead_letter_removed))
+			refs[count++] = (struct key_ref){commit->dead_letter_removed, ID_NONE, i, 0};
+	}
+	if (!count)
+		return;
+	qsort(refs, count, sizeof(*refs), key_ref_compare);
+	c = segment_call(batch, STATEMENT_DEAD_LETTER_DELETE, count);
+	for (uint32_t i = 0; i < count; i++) {
+		set_int(&c[0], i, refs[i].ord);
+		set_str(&c[1], i, commit_of(batch->elements[refs[i].ord])->tenant);
+		set_id(&c[2], i, refs[i].key);
 	}
 }
 
@@ -788,11 +825,12 @@ static void build_kept(struct batch *batch)
 		set_id(&c[2], i, row->id);
 		set_id(&c[3], i, row->order_key);
 		set_str(&c[4], i, row->channel);
-		set_str(&c[5], i, commit->keeper);
-		set_str(&c[6], i, text_clean(&batch->arena, row->source));
-		set_str(&c[7], i, row->envelope.ptr ? row->envelope : STR(""));
-		set_str(&c[8], i, row->body);
-		set_int(&c[9], i, row->unmatched_us ? row->unmatched_us : COLUMN_TIME_NULL);
+		set_str(&c[5], i, str_of(kept_kind_name(row->kind)));
+		set_str(&c[6], i, commit->keeper.len ? commit->keeper : STR_NONE);
+		set_str(&c[7], i, text_clean(&batch->arena, row->source));
+		set_str(&c[8], i, row->envelope.ptr ? row->envelope : STR(""));
+		set_str(&c[9], i, row->body);
+		set_int(&c[10], i, row->unmatched_us ? row->unmatched_us : COLUMN_TIME_NULL);
 	}
 }
 
@@ -801,7 +839,7 @@ static void build_commits(struct batch *batch)
 	struct key_ref *refs;
 	uint32_t count;
 
-	segment_begin(batch, 14);
+	segment_begin(batch, 16);
 	batch->own.writes = true;
 	batch->own.durable = true;
 	build_fences(batch);
@@ -819,7 +857,9 @@ static void build_commits(struct batch *batch)
 	segment_outbox_sort(batch);
 	build_outbox(batch, STATEMENT_OUTBOX_INSERT, true);
 	build_outbox(batch, STATEMENT_OUTBOX_INSERT_ONCE, false);
-	build_dead_letters(batch);
+	build_dead_letters(batch, STATEMENT_DEAD_LETTER_INSERT, false);
+	build_dead_letters(batch, STATEMENT_DEAD_LETTER_REPLACE, true);
+	build_dead_letter_deletes(batch);
 	build_kept(batch);
 	if (!batch->own.call_count)
 		segment_call(batch, STATEMENT_PING, 0);

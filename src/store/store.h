@@ -173,8 +173,18 @@ struct id outbox_row_id(struct id instance, int64_t version, int64_t ordinal);
  * before it was sent. A row belongs to the keeper (a replica) that stamped it for as long as that holds
  * its lease `keeper:<keeper>`; then any replica may take it over (KEPT_RECOVER).
  */
+enum kept_kind {
+	KEPT_OVERFLOW, /* its hold had come to a bound */
+	KEPT_EARLY,    /* nobody waits for it yet */
+	KEPT_TARGET,   /* for one of several targets of a message */
+	KEPT_REPLAY,   /* of a dead letter */
+};
+/* As it stands in the database. @thread any */
+const char *kept_kind_name(enum kept_kind kind);
+
 struct kept_row {
 	struct id id; /* made by who keeps it: a second run of its commit inserts nothing */
+	enum kept_kind kind;
 	struct id order_key;
 	struct str channel;
 	struct str source;   /* for people; made valid text by the store */
@@ -249,8 +259,11 @@ struct store_commit {
 	uint32_t outbox_count;
 	const struct dead_letter_row *dead_letters;
 	uint32_t dead_letter_count;
+	/* Of a replay: the dead letter that this commit is the effect of, which goes; none = all zero. Or, with one of that id in
+	 * `dead_letters`: it was rejected again, so that stays, with the new code, detail and instance. */
+	struct id dead_letter_removed;
 	/* Kept messages: those that this commit keeps, in order, and the one whose effect or end it is (none = all zero), which must
-	 * be there and the keeper's. */
+	 * be there and the keeper's. Without a keeper those added are nobody's: any replica that consumes the channel takes them over. */
 	struct str keeper;
 	const struct kept_row *kept_added;
 	uint32_t kept_added_count;

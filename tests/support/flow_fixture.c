@@ -594,6 +594,33 @@ enum store_outcome flow_fixture_other_claims(struct flow_fixture *f, struct id i
 	return ask.claim.base.outcome;
 }
 
+/* --- commits of others --- */
+
+struct commit_ask {
+	struct store_commit commit;
+	struct test_latch done;
+};
+
+static void commit_asked(struct task *task)
+{
+	test_latch_raise(&container_of(task, struct commit_ask, commit.base.done)->done);
+}
+
+enum store_outcome flow_fixture_commit(struct flow_fixture *fixture, const struct store_commit *commit)
+{
+	struct commit_ask ask = {.commit = *commit, .done = TEST_LATCH_INIT};
+	struct arena arena;
+
+	arena_init(&arena);
+	ask.commit.base =
+		(struct store_request){.reply_to = fixture->loop, .done.run = commit_asked, .arena = &arena};
+	ask.commit.tenant = fixture->deployment->tenant;
+	store_commit(fixture->store, &ask.commit);
+	ck_assert(test_latch_wait(&ask.done, 1, DEADLINE_MS));
+	arena_done(&arena);
+	return ask.commit.base.outcome;
+}
+
 /* --- kept messages --- */
 
 struct rows flow_fixture_kept(struct flow_fixture *fixture, struct arena *arena)

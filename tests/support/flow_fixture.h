@@ -105,6 +105,8 @@ struct rows flow_fixture_query(struct flow_fixture *fixture, struct arena *arena
 struct id flow_fixture_only_instance(struct flow_fixture *fixture, int64_t *version);
 /* Somebody else claims the instance, or gives it back. */
 enum store_outcome flow_fixture_other_claims(struct flow_fixture *fixture, struct id instance, bool release);
+/* Commits all of it but base and tenant, which are the fixture's. */
+enum store_outcome flow_fixture_commit(struct flow_fixture *fixture, const struct store_commit *commit);
 /* Messages that the database keeps, by id. */
 struct rows flow_fixture_kept(struct flow_fixture *fixture, struct arena *arena);
 uint32_t flow_fixture_count_kept(struct flow_fixture *fixture);

@@ -599,6 +599,62 @@ END_TEST
 
 /* --- dead letters --- */
 
+static const struct rows *dead_letter(uint32_t n)
+{
+	return rig_query(&suite_rig, ",a,", false, STATEMENT_DEAD_LETTER_GET, test_id(n));
+}
+
+static void given_dead_letter(uint32_t n)
+{
+	struct store_commit commit;
+
+	rig_letter(&suite_rig, &commit, "a");
+	commit_dead_letter(&suite_rig, &commit, test_id(n), STR("the first time"));
+	ck_assert_int_eq(rig_run(&suite_rig, &commit.base), STORE_OK);
+}
+
+START_TEST(effect_of_a_replay_removes_the_dead_letter)
+{
+	struct store_commit commit;
+
+	given_dead_letter(5);
+	given_dead_letter(6);
+	rig_spawn(&suite_rig, &commit, "b", test_id(1));
+	commit.dead_letter_removed = test_id(5);
+	ck_assert_int_eq(rig_run(&suite_rig, &commit.base), STORE_OK);
+	ck_assert_uint_eq(dead_letter(5)->row_count, 1); /* not another tenant's */
+	rig_spawn(&suite_rig, &commit, "a", test_id(2));
+	commit.dead_letter_removed = test_id(5);
+	ck_assert_int_eq(rig_run(&suite_rig, &commit.base), STORE_OK);
+	ck_assert_uint_eq(dead_letter(5)->row_count, 0);
+	ck_assert_uint_eq(dead_letter(6)->row_count, 1);
+	/* It was removed meanwhile: the effect stands. */
+	rig_spawn(&suite_rig, &commit, "a", test_id(3));
+	commit.dead_letter_removed = test_id(5);
+	ck_assert_int_eq(rig_run(&suite_rig, &commit.base), STORE_OK);
+}
+END_TEST
+
+START_TEST(replay_that_is_rejected_again_leaves_one_dead_letter)
+{
+	struct store_commit commit;
+	const struct field *f;
+
+	given_dead_letter(5);
+	for (int i = 0; i < 2; i++) {
+		rig_letter(&suite_rig, &commit, "a");
+		commit_dead_letter(&suite_rig, &commit, test_id(5 + i), STR("the second time"));
+		commit.dead_letter_removed = test_id(5 + i);
+		ck_assert_int_eq(rig_run(&suite_rig, &commit.base), STORE_OK);
+		ck_assert_uint_eq(dead_letter(5 + i)->row_count, 1);
+		f = rows_at(dead_letter(5 + i), 0, 0);
+		ck_assert_str_slice(f[7].str, STR("the second time"));
+	}
+	ck_assert_uint_eq(
+		rig_query(&suite_rig, ",a,", false, STATEMENT_DEAD_LETTER_LIST, ID_NONE, LIMIT)->row_count, 2);
+}
+END_TEST
+
 START_TEST(dead_letter_is_kept_once_and_whole)
 {
 	struct store_commit commit;
@@ -743,7 +799,9 @@ void store_suite_add(Suite *suite, const struct store_backend *with)
 		     unique_alias_is_held_by_one, plain_alias_is_held_by_many,
 		     unique_wait_is_held_by_one, resolve_finds_waits_oldest_first,
 		     resolves_of_one_batch_keep_apart, step_that_ends_takes_its_rows_along,
-		     dead_letter_is_kept_once_and_whole, duplicates_of_two_stores_have_one_winner);
+		     dead_letter_is_kept_once_and_whole, duplicates_of_two_stores_have_one_winner,
+		     effect_of_a_replay_removes_the_dead_letter,
+		     replay_that_is_rejected_again_leaves_one_dead_letter);
 	TEST_ADD_ALL(batches, batch_with_one_bad_element, batch_of_mixed_commits,
 		     equal_gate_keys_do_not_share_a_batch, batches_keep_to_their_bounds,
 		     tenants_share_a_full_queue, texts_that_the_database_refuses,

@@ -85,7 +85,7 @@ bool run_kept_delete(struct tx *tx, struct segment_call *call)
 bool run_kept_insert(struct tx *tx, struct segment_call *call)
 {
 	static const uint8_t columns[] = {KEPT_tenant, KEPT_id,       KEPT_order_key,
-					  KEPT_channel, KEPT_keeper,  KEPT_source,
+					  KEPT_channel, KEPT_kind,    KEPT_keeper,  KEPT_source,
 					  KEPT_envelope, KEPT_body,   KEPT_unmatched};
 	const struct column *p = call->params;
 
@@ -97,7 +97,6 @@ bool run_kept_insert(struct tx *tx, struct segment_call *call)
 		row = row_new(tx, TABLE_KEPT);
 		for (uint32_t at = 0; at < ARRAY_LEN(columns); at++)
 			row_take(tx, TABLE_KEPT, row, columns[at], &p[at + 1], i);
-		row_init_field(row, KEPT_kind, field_str(STR("overflow")), COLUMN_TEXT);
 		row->fields[KEPT_seq] = field_int(++tx->db->kept_seq);
 		row->fields[KEPT_created] = field_time(tx->now_us);
 		if (!tx_insert(tx, TABLE_KEPT, row))

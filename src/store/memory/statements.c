@@ -459,6 +459,37 @@ static bool run_dead_letter_insert(struct tx *tx, struct segment_call *call)
 	return insert_all(tx, call, TABLE_DEAD_LETTER, CONFLICT_NOTHING, fill_dead_letter);
 }
 
+static bool run_dead_letter_replace(struct tx *tx, struct segment_call *call)
+{
+	const struct column *p = call->params;
+
+	for (uint32_t i = 0; i < p[0].count; i++) {
+		struct field id = field_id(p[2].ids[i]);
+		struct row *row = table_find(tx, TABLE_DEAD_LETTER, &id, 1);
+
+		if (!row || !tx_sees(tx, p[1].strs[i]) || !str_equal(row->fields[DEAD_tenant].str, p[1].strs[i]))
+			continue;
+		tx_set(tx, TABLE_DEAD_LETTER, row, DEAD_code, param_field(&p[7], i));
+		tx_set(tx, TABLE_DEAD_LETTER, row, DEAD_detail, param_field(&p[8], i));
+		tx_set(tx, TABLE_DEAD_LETTER, row, DEAD_instance, id_or_null(p[9].ids[i]));
+	}
+	return run_dead_letter_insert(tx, call);
+}
+
+static bool run_dead_letter_delete(struct tx *tx, struct segment_call *call)
+{
+	const struct column *p = call->params;
+
+	for (uint32_t i = 0; i < p[0].count; i++) {
+		struct field id = field_id(p[2].ids[i]);
+		struct row *row = table_find(tx, TABLE_DEAD_LETTER, &id, 1);
+
+		if (row && tx_sees(tx, p[1].strs[i]) && str_equal(row->fields[DEAD_tenant].str, p[1].strs[i]))
+			tx_delete(tx, TABLE_DEAD_LETTER, row);
+	}
+	return true;
+}
+
 /* --- leases --- */
 
 static bool run_lease_acquire(struct tx *tx, struct segment_call *call)
@@ -772,6 +803,8 @@ static bool (*const runs[STATEMENT_COUNT])(struct tx *tx, struct segment_call *c
 	[STATEMENT_OUTBOX_INSERT] = run_outbox_insert,
 	[STATEMENT_OUTBOX_INSERT_ONCE] = run_outbox_insert_once,
 	[STATEMENT_DEAD_LETTER_INSERT] = run_dead_letter_insert,
+	[STATEMENT_DEAD_LETTER_REPLACE] = run_dead_letter_replace,
+	[STATEMENT_DEAD_LETTER_DELETE] = run_dead_letter_delete,
 	[STATEMENT_KEPT_INSERT] = run_kept_insert,
 	[STATEMENT_FENCE_PROBE] = run_fence_probe,
 	[STATEMENT_KEPT_OWNER] = run_kept_owner,

@@ -165,17 +165,29 @@ const char sql_OUTBOX_INSERT[] = OUTBOX_ROWS OUTBOX_RETURNED;
 const char sql_OUTBOX_INSERT_ONCE[] =
 	OUTBOX_ROWS "on conflict (instance_id, channel, version, ordinal) do nothing " OUTBOX_RETURNED;
 
-/* dead_letter_pkey. Inserts; one that is there stays as it is. */
-const char sql_DEAD_LETTER_INSERT[] =
-	"insert into sutra.dead_letter (tenant, id, channel, event_id, source, message_type, code, detail, instance_id, record_key, "
-	"headers, content_type, payload, created_at) "
-	"select u.tenant, u.id, u.channel, u.event_id, u.source, u.message_type, u.code, u.detail, "
-	"nullif(u.instance_id, '00000000-0000-0000-0000-000000000000'), u.record_key, u.headers, u.content_type, u.payload, now() "
-	"from unnest($1::int8[], $2::text[], $3::uuid[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[], "
-	"$10::uuid[], $11::bytea[], $12::bytea[], $13::text[], $14::bytea[]) "
-	"as u(ord, tenant, id, channel, event_id, source, message_type, code, detail, instance_id, record_key, headers, content_type, "
+#define DEAD_LETTER_ROWS \
+	"insert into sutra.dead_letter (tenant, id, channel, event_id, source, message_type, code, detail, instance_id, record_key, " \
+	"headers, content_type, payload, created_at) " \
+	"select u.tenant, u.id, u.channel, u.event_id, u.source, u.message_type, u.code, u.detail, " \
+	"nullif(u.instance_id, '00000000-0000-0000-0000-000000000000'), u.record_key, u.headers, u.content_type, u.payload, now() " \
+	"from unnest($1::int8[], $2::text[], $3::uuid[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[], " \
+	"$10::uuid[], $11::bytea[], $12::bytea[], $13::text[], $14::bytea[]) " \
+	"as u(ord, tenant, id, channel, event_id, source, message_type, code, detail, instance_id, record_key, headers, content_type, " \
 	"payload) "
-	"on conflict (id) do nothing";
+
+/* dead_letter_pkey. Inserts; one that is there stays as it is. */
+const char sql_DEAD_LETTER_INSERT[] = DEAD_LETTER_ROWS "on conflict (id) do nothing";
+
+/* dead_letter_pkey. Inserts, or changes the one that is there; of another tenant's, with which no id is shared, nothing. */
+const char sql_DEAD_LETTER_REPLACE[] = DEAD_LETTER_ROWS
+	"on conflict (id) do update set code = excluded.code, detail = excluded.detail, instance_id = excluded.instance_id "
+	"where dead_letter.tenant = excluded.tenant";
+
+/* dead_letter_pkey, one probe an element. Deletes those rows. */
+const char sql_DEAD_LETTER_DELETE[] =
+	"delete from sutra.dead_letter d using unnest($1::int8[], $2::text[], $3::uuid[]) as u(ord, tenant, id), "
+	"lateral (select c.ctid from sutra.dead_letter c where c.id = u.id and c.tenant = u.tenant offset 0) l "
+	"where d.ctid = l.ctid";
 
 /* instance_pkey, one probe an element. Reads. */
 const char sql_FENCE_PROBE[] =

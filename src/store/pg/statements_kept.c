@@ -40,9 +40,10 @@ const char sql_KEPT_DELETE[] =
 const char sql_KEPT_INSERT[] =
 	"insert into sutra.inbox_message (tenant, id, order_key, channel, kind, keeper, source, envelope, body, unmatched_at, "
 	"created_at) "
-	"select u.tenant, u.id, u.order_key, u.channel, 'overflow', u.keeper, u.source, u.envelope, u.body, u.unmatched_at, now() "
-	"from unnest($1::int8[], $2::text[], $3::uuid[], $4::uuid[], $5::text[], $6::text[], $7::text[], $8::bytea[], $9::bytea[], "
-	"$10::timestamptz[]) as u(ord, tenant, id, order_key, channel, keeper, source, envelope, body, unmatched_at) "
+	"select u.tenant, u.id, u.order_key, u.channel, u.kind, u.keeper, u.source, u.envelope, u.body, u.unmatched_at, now() "
+	"from unnest($1::int8[], $2::text[], $3::uuid[], $4::uuid[], $5::text[], $6::text[], $7::text[], $8::text[], $9::bytea[], "
+	"$10::bytea[], $11::timestamptz[]) "
+	"as u(ord, tenant, id, order_key, channel, kind, keeper, source, envelope, body, unmatched_at) "
 	"on conflict (id) do nothing";
 
 /* inbox_message_pkey, one probe an element. Reads. */
