@@ -35,6 +35,22 @@ static bool key_is_right(const char *key, const char *given)
 	return CRYPTO_memcmp(want, have, sizeof(want)) == 0;
 }
 
+/* What the request names as the key; NULL: nothing. */
+static const char *key_given(const struct admin_request *request)
+{
+	return MHD_lookup_connection_value(request->connection, MHD_HEADER_KIND, request->admin->header);
+}
+
+bool admin_request_takes_input(const struct admin_request *request)
+{
+	const struct admin *admin = request->admin;
+	const char *given = key_given(request);
+
+	if (strcmp(request->method, MHD_HTTP_METHOD_POST) != 0)
+		return false;
+	return admin->no_auth || (admin->key && given && key_is_right(admin->key, given));
+}
+
 static bool request_is_let_in(struct admin_request *request)
 {
 	struct admin *admin = request->admin;
@@ -47,7 +63,7 @@ static bool request_is_let_in(struct admin_request *request)
 			      NULL, STR_NONE, "no admin key is configured");
 		return false;
 	}
-	given = MHD_lookup_connection_value(request->connection, MHD_HEADER_KIND, admin->header);
+	given = key_given(request);
 	if (given && key_is_right(admin->key, given))
 		return true;
 	request->authenticate = "ApiKey";
@@ -76,22 +92,26 @@ static enum MHD_Result check_parameter(void *user, enum MHD_ValueKind kind UNUSE
 void admin_request_run(struct task *post)
 {
 	struct admin_request *request = container_of(post, struct admin_request, post);
-	const struct admin_route *route = admin_route_find(request->path, &request->id);
+	const struct admin_route *route = admin_route_find(request);
 	struct parameter_check check = {.route = route};
 	bool is_admin = str_starts_with(str_of(request->path), STR("/admin/")) ||
 			strcmp(request->path, "/admin") == 0;
 
 	if ((is_admin || (route && !route->open)) && !request_is_let_in(request))
 		return;
+	if (!route && request->allow) {
+		admin_problem(request, MHD_HTTP_METHOD_NOT_ALLOWED, CODE_ADMIN_METHOD_NOT_ALLOWED,
+			      "method", str_of(request->method), "this path takes %s", request->allow);
+		return;
+	}
 	if (!route) {
 		admin_not_found(request);
 		return;
 	}
-	if (strcmp(request->method, MHD_HTTP_METHOD_GET) != 0 &&
-	    strcmp(request->method, MHD_HTTP_METHOD_HEAD) != 0) {
-		request->allow = "GET, HEAD";
-		admin_problem(request, MHD_HTTP_METHOD_NOT_ALLOWED, CODE_ADMIN_METHOD_NOT_ALLOWED,
-			      "method", str_of(request->method), "this path takes GET and HEAD");
+	request->allow = NULL;
+	if (request->input_is_too_large) {
+		admin_problem(request, MHD_HTTP_CONTENT_TOO_LARGE, CODE_INBOUND_PAYLOAD_TOO_LARGE, NULL, STR_NONE,
+			      "the body is larger than codec.max-payload-bytes");
 		return;
 	}
 	MHD_get_connection_values(request->connection, MHD_GET_ARGUMENT_KIND, check_parameter,

@@ -4,8 +4,8 @@
  *
  * The library has a thread for each connection, which waits there for the answer: only so can one request wait for a slow
  * database while probes and scrapes go on. (Its way of suspending a connection instead loses the answer to a client that
- * has closed its sending side.) The handler is called when the headers are there, for each piece of a body, which is thrown
- * away, since nothing here takes one, and at the end. Sizes, idle times and the number of connections are bounded.
+ * has closed its sending side.) The handler is called when the headers are there, for each piece of a body, and at the end.
+ * A body is kept of whoever has the key, and otherwise thrown away. Sizes, idle times and the number of connections are bounded.
  */
 #include <stdlib.h>
 
@@ -115,7 +115,24 @@ static struct admin_request *request_new(struct admin *admin, struct MHD_Connect
 	arena_init(&request->arena);
 	request->method = arena_strdup(&request->arena, method);
 	request->path = arena_strdup(&request->arena, path);
+	request->takes_input = admin_request_takes_input(request);
 	return request;
+}
+
+/* One piece of the body. Of one that is too large nothing is kept, but it is read to its end: else its sender hears no answer. */
+static void http_input(struct admin_request *request, const char *bytes, size_t size)
+{
+	size_t most = request->admin->sources.lanes->settings.decode.limits.max_bytes;
+
+	if (!request->takes_input || request->input_is_too_large)
+		return;
+	if (size > most || request->input.len > most - size) {
+		request->input_is_too_large = true;
+		buf_done(&request->input);
+		request->input = (struct buf)BUF_INIT;
+		return;
+	}
+	buf_add(&request->input, bytes, size);
 }
 
 /* Lends the request to the admin loop until it is answered. */
@@ -135,7 +152,7 @@ static void http_wait(struct admin_request *request)
 
 static enum MHD_Result on_request(void *user, struct MHD_Connection *connection, const char *url,
 				  const char *method, const char *version UNUSED,
-				  const char *upload UNUSED, size_t *upload_size, void **state)
+				  const char *upload, size_t *upload_size, void **state)
 {
 	struct admin *admin = user;
 	struct admin_request *request = *state;
@@ -145,6 +162,7 @@ static enum MHD_Result on_request(void *user, struct MHD_Connection *connection,
 		return MHD_YES;
 	}
 	if (*upload_size) {
+		http_input(request, upload, *upload_size);
 		*upload_size = 0;
 		return MHD_YES;
 	}
@@ -165,6 +183,7 @@ static void on_completed(void *user UNUSED, struct MHD_Connection *connection UN
 	pthread_cond_destroy(&request->answered);
 	pthread_mutex_destroy(&request->lock);
 	buf_done(&request->body);
+	buf_done(&request->input);
 	arena_done(&request->arena);
 	free(request);
 }

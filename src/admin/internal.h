@@ -34,14 +34,24 @@ struct admin {
 
 struct admin_request;
 
+enum admin_method {
+	ADMIN_GET,  /* and HEAD */
+	ADMIN_POST, /* with a body, or without */
+};
+
 struct admin_route {
-	const char *path; /* one with a trailing slash takes an id behind it, with "/" and an asterisk one that may have slashes */
-	bool open;        /* without the key */
+	enum admin_method method;
+	/* "{}" stands for one part of the path, an asterisk at the end for all that follows, slashes too. */
+	const char *path;
+	bool open; /* without the key */
 	void (*run)(struct admin_request *request);
 	const char *parameters; /* names that the query string may hold, each between blanks */
 };
-/* routes.c: NULL if there is none; `id` gets what stands behind a trailing slash. */
-const struct admin_route *admin_route_find(const char *path, struct str *id);
+/*
+ * routes.c: NULL if there is none of this path and method; request->id and id_below get what stands in the place of wildcards, and
+ * request->allow the methods that the path takes, NULL if there is no such path.
+ */
+const struct admin_route *admin_route_find(struct admin_request *request);
 
 #define REQUEST_PARAMS 6
 #define PAGE_DEFAULT   100
@@ -54,7 +64,10 @@ struct admin_request {
 	struct arena arena;
 	const char *method;
 	const char *path;
-	struct str id; /* out of the path */
+	struct str id, id_below; /* out of the path: the first wildcard, and the second */
+	/* The body that came. It is taken from whoever has the key, of a POST, up to codec.max-payload-bytes. */
+	bool takes_input, input_is_too_large;
+	struct buf input;
 
 	/* The answer. */
 	pthread_mutex_t lock; /* leaf; guards `status` */
@@ -90,6 +103,8 @@ struct str admin_parameter(struct admin_request *request, const char *name);
 
 /* admin.c: runs a request that a connection has lent. */
 void admin_request_run(struct task *post);
+/* Whether a body is to be taken. @thread any */
+bool admin_request_takes_input(const struct admin_request *request);
 
 /* ask.c */
 /* Prepares a segment of `count` calls; parameters are set by admin_param_*, which copy their value. */
@@ -142,6 +157,9 @@ void admin_deployment(struct admin_request *request);
 void admin_deployment_open(struct admin_request *request);
 void admin_instances(struct admin_request *request);
 void admin_instance(struct admin_request *request);
+void admin_instance_cancel(struct admin_request *request);
+void admin_instance_restore(struct admin_request *request);
+void admin_instance_complete(struct admin_request *request);
 /* Members of an instance that are columns of its row. */
 void admin_instance_columns(struct buf *out, const struct rows *rows, uint32_t row);
 void admin_outbox(struct admin_request *request);

@@ -71,7 +71,7 @@ static inline bool request_is_admin(enum request_kind kind)
  * target.instance, schedules to any. Besides the head they need tenant, target and what their kind says, all in memory of the
  * sender's. Their answers:
  *
- *	COMMITTED    the step is committed; `status` is the instance's now (a step may also have committed as FAILED)
+ *	COMMITTED    the step is committed; `status` is the instance's now (a step may also have committed as FAILED: `error`)
  *	REFUSED      claim held, or pinned to a deployment that is not loaded here; an instance that is absent or has ended is
  *	             refused too
  *	AGAIN        there is nothing to do it to (any more): `error` says why. Of a timer: its row is stale; of a schedule:

@@ -629,6 +629,7 @@ static void turn_committed_ok(struct turn *turn)
 		log_error(&about, "instance FAILED at %.*s: %s",
 			  STR_ARG(turn->step.failure_node ? turn->step.failure_node->id : STR("?")),
 			  turn->step.failure.text);
+		turn->request->error = turn->step.failure;
 	}
 	turn->request->status = turn->step.inst->status;
 	turn_answer(turn, ANSWER_COMMITTED);
@@ -636,13 +637,17 @@ static void turn_committed_ok(struct turn *turn)
 
 /*
  * A late gate: an alias or wait that must be unique is taken. A spawn is rejected, or becomes a relay if there is a value that
- * a wait could be found by; a later step fails.
+ * a wait could be found by; a later step fails. A restore does nothing: the reason for which the instance FAILED is not lost over it.
  */
 static void turn_conflict(struct turn *turn, enum code code, const char *text)
 {
 	struct error err = ERROR_INIT;
 
 	error_set(&err, RESULT_REJECT, code, "%s", text);
+	if (turn->request->kind == REQUEST_RESTORE) {
+		turn_reject_claimed(turn, &err);
+		return;
+	}
 	if (turn->inst) {
 		turn_fail(turn, &err, NULL);
 		return;

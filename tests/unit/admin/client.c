@@ -44,6 +44,29 @@ static struct publisher *no_route(void *user UNUSED, struct str connection UNUSE
 	return NULL;
 }
 
+/* A user task, whose completion must bring a number, then a wait for a message. */
+static void add_approval(struct model *model)
+{
+	model_channel(model, "approvals", CHANNEL_INBOUND);
+	model_process(model, "approval");
+	model_variable(model, "total", VARIABLE_ANY, NULL);
+	model_node(model, "Begin", NODE_START);
+	model_source(model, "approvals")->type_value = STR("begin");
+	model_node(model, "Approve", NODE_USER);
+	model_source(model, "approvals")->match = MATCH_UNIQUE;
+	model_alias(model, "order", "payload.order", NULL, false);
+	model_node(model, "Work", NODE_SCRIPT);
+	model_script(model, "total = payload.total + 0");
+	model_node(model, "Later", NODE_RECEIVE);
+	model_source(model, "approvals")->type_value = STR("later");
+	model_alias(model, "order", "payload.order", NULL, false);
+	model_node(model, "Done", NODE_END);
+	model_flow(model, "Begin", "Approve", NULL);
+	model_flow(model, "Approve", "Work", NULL);
+	model_flow(model, "Work", "Later", NULL);
+	model_flow(model, "Later", "Done", NULL);
+}
+
 static struct view *view_of_order(void)
 {
 	struct model *model = model_new("acme");
@@ -59,6 +82,7 @@ static struct view *view_of_order(void)
 	model_source(model, "orders");
 	model_node(model, "End", NODE_END);
 	model_flow(model, "Start", "End", NULL);
+	add_approval(model);
 	member.deployment = model_deployment(model);
 	model_free(&model);
 	ck_assert_int_eq(view_build(1, &member, 1, &view, &findings), RESULT_OK);
@@ -75,6 +99,9 @@ static void build_lanes(void)
 		.stall_timeout_ms = 60000,
 		.owner_prefix = "host-1-abc",
 		.expression_limits = EXPRESSION_LIMITS_DEFAULT,
+		.decode = {VALUE_LIMITS_DEFAULT, 256},
+		.max_step_nodes = 1000,
+		.max_variables_bytes = 1 << 20,
 	};
 
 	world.wake = wake_new();
@@ -239,6 +266,23 @@ struct reply world_request(const char *method, const char *target)
 	buf_add_text(&request, "\r\n");
 	reply = world_send(buf_str(&request));
 	buf_done(&request);
+	return reply;
+}
+
+struct reply world_post(const char *target, const char *body, int status)
+{
+	struct buf request = BUF_INIT;
+	struct reply reply;
+
+	buf_printf(&request, "POST %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: %zu\r\n",
+		   target, body ? strlen(body) : (size_t)0);
+	if (world.key)
+		buf_printf(&request, "X-Api-Key: %s\r\n", world.key);
+	buf_printf(&request, "\r\n%s", body ? body : "");
+	reply = world_send(buf_str(&request));
+	buf_done(&request);
+	ck_assert_msg(reply.status == status, "%s: %d: %.*s", target, reply.status, STR_ARG(reply.body));
+	ck_assert_msg(!value_is_nil(&reply.json), "%s: no JSON: %.*s", target, STR_ARG(reply.body));
 	return reply;
 }
 

@@ -19,7 +19,7 @@ struct world {
 	struct lane_set *lanes;
 	struct outbox *outbox;
 	struct roles *roles;
-	struct view *view; /* of one deployment with the process `order` */
+	struct view *view; /* of one deployment with the processes `order` and `approval` */
 	struct activation activation;
 	struct activation_entry entries[2];
 	struct admin_channel channels[2];
@@ -56,6 +56,8 @@ struct reply world_send(struct str bytes);
 /* Sends these bytes and hangs up. */
 void world_hang_up(struct str bytes);
 struct reply world_request(const char *method, const char *target);
+/* POST with a body, or NULL for none; it must give this status, and JSON. */
+struct reply world_post(const char *target, const char *body, int status);
 /* GET that must give this status, and JSON. */
 struct reply world_get(const char *target, int status);
 /* Value of a header of the reply; NULL if absent. */
