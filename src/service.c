@@ -191,6 +191,9 @@ static void service_build_roles(struct service *service)
 		.inbox_retention_ms = config_ms(config, "inbox.retention"),
 	};
 
+	if (config_is_set(config, "dead-letter.retention"))
+		settings.dead_letter_retention_ms = config_ms(config, "dead-letter.retention");
+
 	service->roles = roles_new(service->seams.runtime, service->store, service->lanes, &settings);
 }
 

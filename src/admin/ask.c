@@ -69,6 +69,17 @@ void admin_param_text(struct admin_request *request, uint32_t call, uint32_t par
 	param_set(request, call, param, COLUMN_TEXT, &value, sizeof(value));
 }
 
+void admin_param_bytes(struct admin_request *request, uint32_t call, uint32_t param, struct str value)
+{
+	param_set(request, call, param, COLUMN_BYTES, &value, sizeof(value));
+}
+
+void admin_ask_write(struct admin_request *request, void (*then)(struct admin_request *request))
+{
+	request->query.segment.writes = request->query.segment.durable = true;
+	admin_ask(request, false, then);
+}
+
 void admin_ask(struct admin_request *request, bool scan,
 	       void (*then)(struct admin_request *request))
 {

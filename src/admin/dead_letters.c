@@ -113,6 +113,7 @@ static void one_answered(struct admin_request *request)
 	write_bytes(out, "recordKey", "recordKeyBase64", rows_at(rows, 0, 11));
 	write_headers(request, rows_at(rows, 0, 12));
 	write_bytes(out, "payload", "payloadBase64", rows_at(rows, 0, 13));
+	json_int(out, "replays", rows_at(rows, 0, 14)->i);
 	json_close(out, '}');
 	admin_answer_json(request);
 }

@@ -7,6 +7,7 @@
  * those.
  */
 #include "admin/internal.h"
+#include "base/time.h"
 
 #define MASK "***"
 
@@ -47,13 +48,33 @@ static void write_variables(struct buf *out, const struct process *process,
 	json_close(out, '}');
 }
 
-static void write_token(struct buf *out, const struct token *token)
+/* What the model knows of a node; without it nothing. */
+static void write_node(struct buf *out, const struct process *process, struct str id)
 {
+	const struct node *node = process && id.ptr ? process_node(process, id) : NULL;
+
+	json_text(out, "node", id);
+	json_text(out, "name", node && node->name.len ? node->name : STR_NONE);
+	json_text(out, "kind", node ? str_of(node_kind_name(node->kind)) : STR_NONE);
+}
+
+static void write_token(struct admin *admin, struct buf *out, const struct instance *inst, const struct token *token)
+{
+	const struct process *process = process_of(admin, inst, token->scope);
+	const struct node *node = process ? process_node(process, token->node) : NULL;
+	const struct source *source = node && token->state == TOKEN_WAITING ? node->source : NULL;
+	char due[TIME_TEXT_SIZE];
+
 	json_open(out, '{');
 	json_int(out, "id", token->id);
 	json_int(out, "scope", token->scope);
-	json_text(out, "node", token->node);
+	json_int(out, "host", token->host);
+	write_node(out, process, token->node);
 	json_text(out, "state", str_of(token_state_name(token->state)));
+	json_text(out, "flow", token->state == TOKEN_JOINING ? token->flow : STR_NONE);
+	json_text(out, "channel", source ? source->channel : STR_NONE);
+	json_text(out, "messageType", source ? source->type_value : STR_NONE);
+	json_text(out, "dueAt", token->due_us ? str_of(time_format(token->due_us, due)) : STR_NONE);
 	json_name(out, "waits");
 	json_open(out, '[');
 	for (uint32_t i = 0; i < token->key_count; i++) {
@@ -99,7 +120,10 @@ static void write_scopes(struct admin *admin, struct buf *out, const struct inst
 		json_open(out, '{');
 		json_int(out, "id", scope->id);
 		json_int(out, "parent", scope->parent);
-		json_text(out, "node", scope->node);
+		json_int(out, "owner", scope->owner);
+		json_int(out, "iteration", scope->iteration);
+		write_node(out, process_of(admin, inst, scope->parent), scope->node);
+		json_text(out, "process", scope->process);
 		write_variables(out, process_of(admin, inst, scope->id), scope);
 		json_close(out, '}');
 	}
@@ -122,7 +146,7 @@ static void write_snapshot(struct admin_request *request, const struct rows *row
 	json_name(out, "tokens");
 	json_open(out, '[');
 	for (uint32_t i = 0; i < inst->token_count; i++)
-		write_token(out, &inst->tokens[i]);
+		write_token(request->admin, out, inst, &inst->tokens[i]);
 	json_close(out, ']');
 	write_aliases(out, inst);
 	write_scopes(request->admin, out, inst);

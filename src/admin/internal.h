@@ -115,9 +115,12 @@ void admin_param_bool(struct admin_request *request, uint32_t call, uint32_t par
 void admin_param_id(struct admin_request *request, uint32_t call, uint32_t param, struct id value);
 void admin_param_text(struct admin_request *request, uint32_t call, uint32_t param,
 		      struct str value);
+void admin_param_bytes(struct admin_request *request, uint32_t call, uint32_t param, struct str value);
 /* Sends it; `then` runs with the rows. */
 void admin_ask(struct admin_request *request, bool scan,
 	       void (*then)(struct admin_request *request));
+/* The same of what writes: answered when it is safe on disk. */
+void admin_ask_write(struct admin_request *request, void (*then)(struct admin_request *request));
 /* Fills request->tenants from the table of deployments, then runs `then`. */
 void admin_ask_tenants(struct admin_request *request, void (*then)(struct admin_request *request));
 /* Reads `limit`; and an id out of `text`. False: the problem is answered. */
@@ -163,8 +166,10 @@ void admin_instance_complete(struct admin_request *request);
 /* Members of an instance that are columns of its row. */
 void admin_instance_columns(struct buf *out, const struct rows *rows, uint32_t row);
 void admin_outbox(struct admin_request *request);
+void admin_outbox_retry(struct admin_request *request);
 void admin_dead_letters(struct admin_request *request);
 void admin_dead_letter(struct admin_request *request);
+void admin_dead_letter_replay(struct admin_request *request);
 void admin_kept(struct admin_request *request);
 void admin_why_message(struct admin_request *request);
 void admin_why_instance(struct admin_request *request);

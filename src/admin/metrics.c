@@ -325,6 +325,8 @@ static void role_metrics(struct admin *admin, struct buf *out)
 	       "Instances that this replica has removed by age.", stats.instances_purged);
 	single(out, "sutra_inbox_purged_total", "counter",
 	       "Event ids that this replica has removed by age.", stats.inbox_purged);
+	single(out, "sutra_dead_letters_purged_total", "counter",
+	       "Dead letters that this replica has removed by age.", stats.dead_letters_purged);
 }
 
 void admin_metrics(struct admin_request *request)

@@ -133,3 +133,46 @@ void admin_outbox(struct admin_request *request)
 	}
 	admin_ask_tenants(request, ask_outbox);
 }
+
+/* --- one is to be sent again --- */
+
+static void retry_answered(struct admin_request *request)
+{
+	const struct rows *rows = &request->calls[0].rows;
+	struct buf *out = &request->body;
+
+	if (rows->row_count == 0) {
+		admin_problem(request, MHD_HTTP_NOT_FOUND, CODE_ADMIN_NOT_FOUND, "id", request->id,
+			      "there is no such outbox row: it may have been sent meanwhile");
+		return;
+	}
+	if (!rows_at(rows, 0, 4)->is_null) {
+		admin_problem(request, MHD_HTTP_CONFLICT, CODE_ADMIN_OUTBOX_CLAIMED, "owner", rows_at(rows, 0, 4)->str,
+			      "replica %.*s is sending it just now", STR_ARG(rows_at(rows, 0, 4)->str));
+		return;
+	}
+	json_open(out, '{');
+	json_text(out, "id", request->id);
+	json_id_field(out, "instance", rows_at(rows, 0, 0));
+	json_text_field(out, "channel", rows_at(rows, 0, 1));
+	json_text(out, "was", rows_at(rows, 0, 3)->b ? STR("poisoned") : STR("waiting"));
+	json_int(out, "attempts", rows_at(rows, 0, 2)->i);
+	json_close(out, '}');
+	admin_answer_json(request);
+}
+
+static void ask_retry(struct admin_request *request)
+{
+	admin_ask_begin(request, 1);
+	admin_ask_call(request, 0, STATEMENT_OUTBOX_REARM);
+	admin_param_id(request, 0, 0, *(const struct id *)request->state);
+	admin_ask_write(request, retry_answered);
+}
+
+void admin_outbox_retry(struct admin_request *request)
+{
+	struct id *id = request->state = arena_alloc(&request->arena, sizeof(*id));
+
+	if (admin_read_id(request, "id", request->id, id))
+		admin_ask_tenants(request, ask_retry);
+}

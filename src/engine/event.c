@@ -40,10 +40,25 @@ msgpack_object event_to_value(struct arena *arena, const struct event *event)
 		{value_text(STR("key")), str_value(event->key)},
 		{value_text(STR("time")), value_int(event->time_us)},
 	};
-	msgpack_object map = value_map(arena, ARRAY_LEN(members));
+	bool has_letter = !id_is_none(event->dead_letter);
+	msgpack_object map = value_map(arena, ARRAY_LEN(members) + has_letter);
 
 	memcpy(map.via.map.ptr, members, sizeof(members));
+	if (has_letter)
+		map.via.map.ptr[ARRAY_LEN(members)] =
+			(msgpack_object_kv){value_text(STR("dead-letter")), value_bytes(arena_str(arena, id_str(&event->dead_letter)))};
 	return map;
+}
+
+struct id engine_failed_letter(const struct instance *inst)
+{
+	const msgpack_object *member = value_get(&inst->failure_event, STR("dead-letter"));
+	struct str bytes = member ? value_as_str(member) : STR_NONE;
+	struct id id = ID_NONE;
+
+	if (bytes.len == sizeof(id.bytes))
+		memcpy(id.bytes, bytes.ptr, sizeof(id.bytes));
+	return id;
 }
 
 /* False if the member is neither absent nor a string. */

@@ -23,6 +23,9 @@ struct event {
 	int64_t time_us; /* 0 = unknown */
 	struct reply_address reply;
 	struct str traceparent, tracestate;
+	/* The dead letter that a failure with it leaves; none = all zero. No business of the engine's: it is kept with a first step that
+	 * failed, for whoever commits the restore. */
+	struct id dead_letter;
 };
 
 struct step_env {
@@ -129,6 +132,9 @@ void engine_fail(const struct step_env *env, const struct instance *before, stru
  */
 enum result engine_restore(const struct step_env *env, const struct instance *inst,
 			   struct step_result *out, struct error *err) MUST_CHECK;
+
+/* The dead letter of the first step that failed, as its event had it; none = all zero: another step failed, or it was not known. */
+struct id engine_failed_letter(const struct instance *inst);
 
 /*
  * Operators' commands (command.c). Cancel ends an instance that is SUSPENDED or FAILED as TERMINATED: its waits, timers and

@@ -209,16 +209,20 @@ static enum result encode_sends(struct turn *turn, uint32_t spare, const struct 
 
 /* --- dead letters --- */
 
-static struct id dead_letter_id(struct turn *turn, struct str event_id)
+struct id commit_dead_letter_id(struct turn *turn)
 {
 	const struct lane_request *request = turn->request;
+	struct str event_id = request->decoded ? request->decoded->event.id : STR_NONE;
 
 	if (!id_is_none(request->replay_of))
 		return request->replay_of;
 	if (!event_id.len)
 		event_id = request->message->message_id.len ? request->message->message_id
 							     : request->message->identity;
-	if (!event_id.len) /* AMQP without a message id: every delivery is its own */
+	/* AMQP without a message id: every delivery is its own, and a spawn has its instance for that. */
+	if (!event_id.len && !turn->inst && !id_is_none(turn->id))
+		return id_digest_of(STR("dead-letter"), id_str(&turn->id));
+	if (!event_id.len)
 		return id_new(turn->lane->executor->loop);
 	return id_digest_of(STR("dead-letter"), request->tenant, request->channel, event_id);
 }
@@ -231,7 +235,7 @@ static struct dead_letter_row *dead_letter_row_new(struct turn *turn, enum code 
 	struct dead_letter_row *row = arena_zalloc(&turn->arena, sizeof(*row));
 
 	*row = (struct dead_letter_row){
-		.id = dead_letter_id(turn, event ? event->id : STR_NONE),
+		.id = commit_dead_letter_id(turn),
 		.channel = request->channel,
 		.event_id = text_safe(&turn->arena, event ? event->id : message->message_id),
 		.source = text_safe(&turn->arena, message->source),
@@ -428,6 +432,9 @@ enum result commit_build_step(struct turn *turn, const struct node **at, struct 
 		return result;
 	commit_begin(turn, turn->inst ? COMMIT_RESUME : COMMIT_SPAWN);
 	turn->ask.commit.dead_letter_removed = turn->request->replay_of;
+	/* The message of the first step has its effect now, and so its dead letter has none to come. */
+	if (turn->request->kind == REQUEST_RESTORE && !turn->step.failed)
+		turn->ask.commit.dead_letter_removed = engine_failed_letter(turn->inst);
 	commit_add_instance(turn);
 	commit_add_inbox(turn);
 	commit_add_correlation(turn);

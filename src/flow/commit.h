@@ -16,6 +16,12 @@
  */
 enum result commit_build_step(struct turn *turn, const struct node **at, struct error *err) MUST_CHECK;
 
+/*
+ * The id of the dead letter that the message would leave: the same whenever it is asked in one turn, but of a relay without any
+ * identity.
+ */
+struct id commit_dead_letter_id(struct turn *turn);
+
 /* Fills turn->ask.commit with the dead letter of a message that can never succeed. */
 void commit_build_dead_letter(struct turn *turn, const struct error *why);
 

@@ -278,6 +278,7 @@ static void turn_spawn(struct turn *turn)
 	turn->start = turn->correlation->start->node;
 	turn->member = view_deployment(turn->lane->view, turn->correlation->start->deployment->id);
 	turn->id = id_new(turn->lane->executor->loop);
+	turn->request->decoded->event.dead_letter = commit_dead_letter_id(turn);
 	turn_enter(turn, TURN_STEP);
 }
 

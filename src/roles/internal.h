@@ -90,7 +90,8 @@ struct retention {
 	struct loop_timer pause;
 	struct id after;
 	bool last_page;
-	uint64_t instances, inbox; /* in this round */
+	bool at_letters; /* event ids are done, dead letters come */
+	uint64_t instances, inbox, letters; /* in this round */
 };
 void retention_init(struct retention *retention, struct roles *roles, struct lease *lease);
 void retention_done(struct retention *retention);
@@ -113,7 +114,7 @@ struct roles {
 	bool started, stopping;
 	bool idle; /* atomic: stopping, and no query is out */
 	/* Atomic. */
-	uint64_t claims_swept, instances_purged, inbox_purged;
+	uint64_t claims_swept, instances_purged, inbox_purged, dead_letters_purged;
 };
 void roles_check_idle(struct roles *roles);
 

@@ -3,7 +3,7 @@
  * The retention sweeper: removes what is past its retention, a page at a time.
  *
  *	find a page of expired instances (scan role: keys only) → remove them (as their tenants) → pause → next page
- *	at the end of the table: purge event ids by age, a page at a time, until none is left
+ *	at the end of the table: purge event ids by age, a page at a time, until none is left; then dead letters, if they have one
  *
  * Only completed and terminated instances go; FAILED ones are kept until somebody has looked at them. A crash between any
  * two pages loses nothing but time.
@@ -39,10 +39,10 @@ static void retention_end(struct retention *retention)
 {
 	struct log_about about = {.stage = "roles"};
 
-	if (retention->instances || retention->inbox)
-		log_info(&about, "removed %llu instances and %llu event ids past their retention",
-			 (unsigned long long)retention->instances,
-			 (unsigned long long)retention->inbox);
+	if (retention->instances || retention->inbox || retention->letters)
+		log_info(&about, "removed %llu instances and %llu event ids and %llu dead letters past their retention",
+			 (unsigned long long)retention->instances, (unsigned long long)retention->inbox,
+			 (unsigned long long)retention->letters);
 	lease_round_done(retention->lease);
 }
 
@@ -62,12 +62,13 @@ static void retention_find(struct retention *retention)
 static void retention_purge(struct retention *retention)
 {
 	struct role_query *query = &retention->purge;
+	const struct roles_settings *settings = &query->roles->settings;
 
 	if (!retention_may_go_on(retention))
 		return;
-	role_query_begin(query, STATEMENT_INBOX_PURGE);
+	role_query_begin(query, retention->at_letters ? STATEMENT_DEAD_LETTER_PURGE : STATEMENT_INBOX_PURGE);
 	role_query_int(query, 0, PURGE_PAGE);
-	role_query_int(query, 1, query->roles->settings.inbox_retention_ms);
+	role_query_int(query, 1, retention->at_letters ? settings->dead_letter_retention_ms : settings->inbox_retention_ms);
 	role_query_send(query, true, false, true);
 }
 
@@ -147,12 +148,19 @@ static void retention_purged(struct role_query *query)
 	if (retention_failed(retention, query))
 		return;
 	removed = rows_at(&query->call.rows, 0, 0)->i;
-	retention->inbox += (uint64_t)removed;
-	count_add(query->roles->inbox_purged, removed);
-	if (removed == PURGE_PAGE)
-		retention_pause(retention);
-	else
+	if (retention->at_letters) {
+		retention->letters += (uint64_t)removed;
+		count_add(query->roles->dead_letters_purged, removed);
+	} else {
+		retention->inbox += (uint64_t)removed;
+		count_add(query->roles->inbox_purged, removed);
+	}
+	if (removed < PURGE_PAGE && (retention->at_letters || !query->roles->settings.dead_letter_retention_ms)) {
 		retention_end(retention);
+		return;
+	}
+	retention->at_letters |= removed < PURGE_PAGE;
+	retention_pause(retention);
 }
 
 static void retention_run(struct role_work *work)
@@ -160,8 +168,8 @@ static void retention_run(struct role_work *work)
 	struct retention *retention = container_of(work, struct retention, work);
 
 	retention->after = ID_NONE;
-	retention->last_page = false;
-	retention->instances = retention->inbox = 0;
+	retention->last_page = retention->at_letters = false;
+	retention->instances = retention->inbox = retention->letters = 0;
 	retention_find(retention);
 }
 

@@ -156,6 +156,7 @@ void roles_stats_read(struct roles *roles, struct roles_stats *out)
 		.claims_swept = __atomic_load_n(&roles->claims_swept, __ATOMIC_RELAXED),
 		.instances_purged = __atomic_load_n(&roles->instances_purged, __ATOMIC_RELAXED),
 		.inbox_purged = __atomic_load_n(&roles->inbox_purged, __ATOMIC_RELAXED),
+		.dead_letters_purged = __atomic_load_n(&roles->dead_letters_purged, __ATOMIC_RELAXED),
 	};
 	stats_lease(out, &roles->sweep_lease);
 	stats_lease(out, &roles->retention_lease);

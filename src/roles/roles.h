@@ -22,6 +22,7 @@ struct roles_settings {
 	int64_t keeper_ttl_ms; /* of the lease `keeper:<holder>`; 0 = it keeps no messages */
 	int64_t claim_timeout_ms, sweep_interval_ms;
 	int64_t instance_retention_ms, retention_interval_ms, inbox_retention_ms;
+	int64_t dead_letter_retention_ms; /* 0 = for ever */
 };
 
 struct roles *roles_new(struct runtime *runtime, struct store *store, struct lane_set *lanes,
@@ -37,7 +38,7 @@ struct roles_stats {
 		int64_t term;
 	} leases[4];
 	uint32_t lease_count;
-	uint64_t claims_swept, instances_purged, inbox_purged;
+	uint64_t claims_swept, instances_purged, inbox_purged, dead_letters_purged;
 };
 /* @thread any */
 void roles_stats_read(struct roles *roles, struct roles_stats *out);

@@ -31,11 +31,12 @@ static bool is_large(const char *plan_line)
 	return false;
 }
 
-/* These look at every row by intent, for figures and before a deployment is retired. */
+/* These look at every row by intent: for figures, before a deployment is retired, for an operator. */
 static bool may_read_all(enum statement_id id)
 {
 	switch (id) {
 	case STATEMENT_OUTBOX_COUNTS:
+	case STATEMENT_OUTBOX_REARM:
 	case STATEMENT_KEPT_COUNTS:
 	case STATEMENT_DEPLOYMENT_PINNED:
 		return true;
@@ -54,6 +55,7 @@ static bool runs_as_scan(enum statement_id id)
 	case STATEMENT_CLAIM_SWEEP:
 	case STATEMENT_INSTANCE_EXPIRED:
 	case STATEMENT_INBOX_PURGE:
+	case STATEMENT_DEAD_LETTER_PURGE:
 	case STATEMENT_DEPLOYMENT_PINNED:
 		return true;
 	default:

@@ -641,6 +641,58 @@ START_TEST(leases_are_purged_by_prefix_and_age)
 }
 END_TEST
 
+/* --- replays --- */
+
+static uint32_t replay(const char *tenants, int64_t replays, uint32_t last, uint32_t as)
+{
+	return rig_query(&suite_rig, tenants, true, STATEMENT_DEAD_LETTER_REPLAY, test_id(5), replays,
+			 last ? KEPT(last) : ID_NONE, KEPT(as), "replay:5", "envelope")->row_count;
+}
+
+START_TEST(dead_letter_is_replayed_once_at_a_time)
+{
+	struct store_commit commit;
+	const struct rows *rows;
+	const struct field *f;
+
+	ck_assert_uint_eq(replay(",a,", 0, 0, 1), 0); /* there is none */
+	rig_letter(&suite_rig, &commit, "a");
+	commit_dead_letter(&suite_rig, &commit, test_id(5), STR("why"));
+	ck_assert_int_eq(rig_run(&suite_rig, &commit.base), STORE_OK);
+	ck_assert_uint_eq(replay(",b,", 0, 0, 1), 0);
+	ck_assert_uint_eq(replay(",a,", 1, 0, 1), 0);
+	ck_assert_uint_eq(list(",a,")->row_count, 0);
+	ck_assert_uint_eq(replay(",a,", 0, 0, 1), 1);
+	rows = list(",a,");
+	ck_assert_uint_eq(rows->row_count, 1);
+	f = rows_at(rows, 0, 0);
+	ck_assert(id_equal(f[0].id, KEPT(1)) && id_equal(f[4].id, KEPT(1)));
+	ck_assert_str_slice(f[2].str, STR("orders"));
+	ck_assert_str_slice(f[3].str, STR("replay"));
+	ck_assert(f[6].is_null);
+	ck_assert_str_slice(f[7].str, STR("replay:5"));
+	/* By whoever counted before, and by whoever counts now: it is under way. */
+	ck_assert_uint_eq(replay(",a,", 0, 0, 2), 0);
+	ck_assert_uint_eq(replay(",a,", 1, 1, 2), 0);
+	/* Any replica finds it, and its body is the payload. */
+	ck_assert_uint_eq(recover("boot-1", LIMIT)->row_count, 1);
+	rows = rig_query(&suite_rig, ",a,", false, STATEMENT_KEPT_LOAD, "a", KEPT(1), "boot-1");
+	ck_assert_uint_eq(rows->row_count, 1);
+	ck_assert_str_slice(rows_at(rows, 0, LOAD_body)->str, STR("{\xff"));
+	ck_assert_str_slice(rows_at(rows, 0, LOAD_envelope)->str, STR("envelope"));
+	/* Rejected again: the dead letter stays, and may be replayed again. */
+	rig_letter(&suite_rig, &commit, "a");
+	commit_dead_letter(&suite_rig, &commit, test_id(5), STR("again"));
+	commit.dead_letter_removed = test_id(5);
+	commit_keep_end(&commit, KEPT(1), "boot-1");
+	ck_assert_int_eq(rig_run(&suite_rig, &commit.base), STORE_OK);
+	rows = rig_query(&suite_rig, ",a,", false, STATEMENT_DEAD_LETTER_GET, test_id(5));
+	ck_assert_int_eq(rows_at(rows, 0, 14)->i, 1);
+	ck_assert_uint_eq(replay(",a,", 1, 1, 2), 1);
+	ck_assert_uint_eq(list(",a,")->row_count, 1);
+}
+END_TEST
+
 void store_suite_kept_add(TCase *kept)
 {
 	TEST_ADD_ALL(kept, kept_message_is_whole, kept_messages_are_seen_by_those_that_come_later,
@@ -653,5 +705,5 @@ void store_suite_kept_add(TCase *kept)
 		     kept_messages_that_the_database_refuses, message_that_is_kept_by_nobody_is_found,
 		     only_what_nobody_alive_keeps_is_recovered,
 		     released_messages_are_recovered_oldest_first_up_to_a_limit, kept_messages_are_listed_and_counted,
-		     leases_are_purged_by_prefix_and_age);
+		     leases_are_purged_by_prefix_and_age, dead_letter_is_replayed_once_at_a_time);
 }

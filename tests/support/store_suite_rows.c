@@ -212,6 +212,52 @@ START_TEST(outbox_poisoned_head_holds_back_nobody)
 }
 END_TEST
 
+static const struct rows *rearm(const char *tenants, uint32_t n, int64_t ordinal)
+{
+	return rig_query(&suite_rig, tenants, true, STATEMENT_OUTBOX_REARM, outbox_row_id(test_id(n), 1, ordinal));
+}
+
+START_TEST(outbox_row_is_armed_again)
+{
+	const struct rows *rows;
+
+	given_rows("a", 1, 3);
+	/* Claimed, it is left alone, and its owner told. */
+	rows = rearm(",a,", 1, 0);
+	ck_assert_uint_eq(rows->row_count, 1);
+	ck_assert_str_slice(rows_at(rows, 0, 4)->str, STR("boot-1"));
+	ck_assert_str_slice(rows_at(rows, 0, 1)->str, STR("out"));
+	row_fail(1, 0, 0, true, false, "boot-1");
+	row_fail(1, 1, 3600000, false, false, "boot-1");
+	row_fail(1, 2, 0, false, false, "boot-1");
+	ck_assert_uint_eq(scan("boot-2", LIMIT)->row_count, 0);
+	/* Another tenant's, and none. */
+	ck_assert_uint_eq(rearm(",b,", 1, 1)->row_count, 0);
+	ck_assert_uint_eq(rearm(",a,", 7, 0)->row_count, 0);
+	ck_assert_uint_eq(scan("boot-2", LIMIT)->row_count, 0);
+	/* Waiting: due now, its attempts as they were. */
+	rows = rearm(",a,", 1, 1);
+	ck_assert(!rows_at(rows, 0, 3)->b);
+	ck_assert(rows_at(rows, 0, 4)->is_null);
+	rows = scan("boot-2", LIMIT);
+	ck_assert_uint_eq(rows->row_count, 1);
+	ck_assert_int_eq(rows_at(rows, 0, 4)->i, 1);
+	ck_assert_int_eq(rows_at(load("a", 1, 1, "boot-2"), 0, 15)->i, 3);
+	rig_query(&suite_rig, ",a,", true, STATEMENT_OUTBOX_RELEASE, "a", test_id(1), "out", INT64_C(1), INT64_C(1), "boot-2");
+	/* Poisoned: the head of its group again, and nothing was tried yet. */
+	rows = rearm(",a,", 1, 0);
+	ck_assert(id_equal(rows_at(rows, 0, 0)->id, test_id(1)));
+	ck_assert_int_eq(rows_at(rows, 0, 2)->i, 3);
+	ck_assert(rows_at(rows, 0, 3)->b);
+	rows = scan("boot-2", LIMIT);
+	ck_assert_uint_eq(rows->row_count, 1);
+	ck_assert_int_eq(rows_at(rows, 0, 4)->i, 0);
+	ck_assert_int_eq(rows_at(load("a", 1, 0, "boot-2"), 0, 15)->i, 0);
+	rows = rig_query(&suite_rig, NULL, false, STATEMENT_OUTBOX_COUNTS);
+	ck_assert_int_eq(rows_at(rows, 0, 2)->i, 0);
+}
+END_TEST
+
 START_TEST(outbox_stamps_are_renewed_released_and_swept)
 {
 	const struct rows *rows;
@@ -386,6 +432,25 @@ START_TEST(inbox_is_purged_by_age)
 }
 END_TEST
 
+START_TEST(dead_letters_are_purged_by_age)
+{
+	struct store_commit commit;
+	const struct rows *rows;
+
+	for (uint32_t i = 1; i <= 3; i++) {
+		rig_letter(&suite_rig, &commit, i == 1 ? "b" : "a");
+		commit_dead_letter(&suite_rig, &commit, test_id(i), STR("why"));
+		ck_assert_int_eq(rig_run(&suite_rig, &commit.base), STORE_OK);
+	}
+	rows = rig_query(&suite_rig, NULL, true, STATEMENT_DEAD_LETTER_PURGE, LIMIT, INT64_C(60000));
+	ck_assert_int_eq(rows_at(rows, 0, 0)->i, 0);
+	rows = rig_query(&suite_rig, NULL, true, STATEMENT_DEAD_LETTER_PURGE, INT64_C(2), STALE_MS);
+	ck_assert_int_eq(rows_at(rows, 0, 0)->i, 2);
+	rows = rig_query(&suite_rig, NULL, true, STATEMENT_DEAD_LETTER_PURGE, LIMIT, STALE_MS);
+	ck_assert_int_eq(rows_at(rows, 0, 0)->i, 1);
+}
+END_TEST
+
 START_TEST(deployments_are_put_listed_and_pinned)
 {
 	const struct rows *rows;
@@ -473,11 +538,11 @@ void store_suite_rows_add(TCase *outbox, TCase *background)
 		     outbox_row_behind_another_owner_is_not_claimed,
 		     outbox_without_an_owner_is_scanned, outbox_scan_goes_round_the_tenants,
 		     outbox_failure_waits_holds_back_and_poisons,
-		     outbox_poisoned_head_holds_back_nobody,
+		     outbox_poisoned_head_holds_back_nobody, outbox_row_is_armed_again,
 		     outbox_stamps_are_renewed_released_and_swept,
 		     outbox_scan_does_not_read_what_waits_behind);
 	TEST_ADD_ALL(background, lease_has_one_holder_and_a_growing_term,
 		     sweep_frees_stale_claims_by_pages, ended_instances_expire,
-		     inbox_is_purged_by_age, deployments_are_put_listed_and_pinned,
+		     inbox_is_purged_by_age, dead_letters_are_purged_by_age, deployments_are_put_listed_and_pinned,
 		     instances_are_listed_by_pages_and_filters, ping_and_unknown_transactions);
 }

@@ -105,6 +105,35 @@ bool run_kept_insert(struct tx *tx, struct segment_call *call)
 	return true;
 }
 
+/* The body is the dead letter's payload. */
+bool run_dead_letter_replay(struct tx *tx, struct segment_call *call)
+{
+	const struct column *p = call->params;
+	struct field id = param_field(&p[0], 0), kept_id = param_field(&p[3], 0);
+	struct row *letter = table_find(tx, TABLE_DEAD_LETTER, &id, 1), *row;
+	struct field *fields;
+
+	if (!letter || !tx_sees(tx, letter->fields[DEAD_tenant].str) || letter->fields[DEAD_replays].i != p[1].ints[0] ||
+	    kept_find(tx, letter->fields[DEAD_tenant].str, p[2].ids[0]))
+		return true;
+	fields = letter->fields;
+	row = row_new(tx, TABLE_KEPT);
+	row->fields[KEPT_id] = row->fields[KEPT_order_key] = kept_id;
+	row_init_field(row, KEPT_tenant, fields[DEAD_tenant], COLUMN_TEXT);
+	row_init_field(row, KEPT_channel, fields[DEAD_channel], COLUMN_TEXT);
+	row_init_field(row, KEPT_kind, field_str(STR("replay")), COLUMN_TEXT);
+	row_take(tx, TABLE_KEPT, row, KEPT_source, &p[4], 0);
+	row_take(tx, TABLE_KEPT, row, KEPT_envelope, &p[5], 0);
+	row_init_field(row, KEPT_body, fields[DEAD_payload], COLUMN_BYTES);
+	row->fields[KEPT_seq] = field_int(++tx->db->kept_seq);
+	row->fields[KEPT_created] = field_time(tx->now_us);
+	if (!tx_insert(tx, TABLE_KEPT, row))
+		return statement_error(tx, "23505", "duplicate key value violates unique constraint");
+	tx_set(tx, TABLE_DEAD_LETTER, letter, DEAD_replays, field_int(p[1].ints[0] + 1));
+	emit(tx, call)[0] = kept_id;
+	return true;
+}
+
 bool run_kept_owner(struct tx *tx, struct segment_call *call)
 {
 	const struct column *p = call->params;

@@ -286,6 +286,31 @@ bool run_outbox_release(struct tx *tx, struct segment_call *call)
 	return true;
 }
 
+bool run_outbox_rearm(struct tx *tx, struct segment_call *call)
+{
+	struct id id = call->params[0].ids[0];
+	struct row *row = table_first(tx, TABLE_OUTBOX);
+	struct field *out;
+
+	while (row && !(id_equal(row->fields[OUTBOX_id].id, id) && tx_sees(tx, row->fields[OUTBOX_tenant].str)))
+		row = table_next(row);
+	if (!row)
+		return true;
+	out = emit(tx, call);
+	out[0] = row->fields[OUTBOX_instance];
+	out[1] = field_out(tx, TABLE_OUTBOX, row, OUTBOX_channel);
+	out[2] = row->fields[OUTBOX_attempt_count];
+	out[3] = row->fields[OUTBOX_poisoned];
+	out[4] = field_out(tx, TABLE_OUTBOX, row, OUTBOX_claim_owner);
+	if (!row->fields[OUTBOX_claim_owner].is_null)
+		return true;
+	if (row->fields[OUTBOX_poisoned].b)
+		tx_set(tx, TABLE_OUTBOX, row, OUTBOX_attempt_count, field_int(0));
+	tx_set(tx, TABLE_OUTBOX, row, OUTBOX_poisoned, field_bool(false));
+	tx_set(tx, TABLE_OUTBOX, row, OUTBOX_next_attempt, field_time(tx->now_us));
+	return true;
+}
+
 bool run_outbox_counts(struct tx *tx, struct segment_call *call)
 {
 	int64_t waiting = 0, claimed = 0, poisoned = 0, oldest = COLUMN_TIME_NULL;

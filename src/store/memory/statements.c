@@ -452,6 +452,7 @@ static void fill_dead_letter(struct tx *tx, const struct column *p, uint32_t i, 
 		row_take(tx, TABLE_DEAD_LETTER, row, columns[at], &p[at + 1], i);
 	row->fields[DEAD_instance] = id_or_null(row->fields[DEAD_instance].id);
 	row->fields[DEAD_created] = field_time(tx->now_us);
+	row->fields[DEAD_replays] = field_int(0);
 }
 
 static bool run_dead_letter_insert(struct tx *tx, struct segment_call *call)
@@ -616,6 +617,23 @@ static bool run_inbox_purge(struct tx *tx, struct segment_call *call)
 		if (row->fields[INBOX_created].i >= before_us)
 			break;
 		tx_delete(tx, TABLE_INBOX, row);
+		removed++;
+	}
+	emit(tx, call)[0] = field_int(removed);
+	return true;
+}
+
+/* There are few, and no index by age. */
+static bool run_dead_letter_purge(struct tx *tx, struct segment_call *call)
+{
+	int64_t limit = call->params[0].ints[0], removed = 0;
+	int64_t before_us = tx->now_us - call->params[1].ints[0] * US_PER_MS;
+
+	for (struct row *row = table_first(tx, TABLE_DEAD_LETTER), *next; row && removed < limit; row = next) {
+		next = table_next(row);
+		if (row->fields[DEAD_created].i >= before_us)
+			continue;
+		tx_delete(tx, TABLE_DEAD_LETTER, row);
 		removed++;
 	}
 	emit(tx, call)[0] = field_int(removed);
@@ -816,6 +834,7 @@ static bool (*const runs[STATEMENT_COUNT])(struct tx *tx, struct segment_call *c
 	[STATEMENT_OUTBOX_FAIL] = run_outbox_fail,
 	[STATEMENT_OUTBOX_RENEW] = run_outbox_renew,
 	[STATEMENT_OUTBOX_RELEASE] = run_outbox_release,
+	[STATEMENT_OUTBOX_REARM] = run_outbox_rearm,
 	[STATEMENT_OUTBOX_COUNTS] = run_outbox_counts,
 	[STATEMENT_KEPT_LOAD] = run_kept_load,
 	[STATEMENT_KEPT_RECOVER] = run_kept_recover,
@@ -830,6 +849,7 @@ static bool (*const runs[STATEMENT_COUNT])(struct tx *tx, struct segment_call *c
 	[STATEMENT_INSTANCE_EXPIRED] = run_instance_expired,
 	[STATEMENT_INSTANCE_DELETE] = run_instance_delete,
 	[STATEMENT_INBOX_PURGE] = run_inbox_purge,
+	[STATEMENT_DEAD_LETTER_PURGE] = run_dead_letter_purge,
 	[STATEMENT_DEPLOYMENT_PUT] = run_deployment_put,
 	[STATEMENT_DEPLOYMENT_LIST] = run_deployment_list,
 	[STATEMENT_DEPLOYMENT_ARCHIVE] = run_deployment_archive,
@@ -840,6 +860,7 @@ static bool (*const runs[STATEMENT_COUNT])(struct tx *tx, struct segment_call *c
 	[STATEMENT_OUTBOX_LIST] = run_outbox_list,
 	[STATEMENT_DEAD_LETTER_LIST] = run_dead_letter_list,
 	[STATEMENT_DEAD_LETTER_GET] = run_dead_letter_get,
+	[STATEMENT_DEAD_LETTER_REPLAY] = run_dead_letter_replay,
 	[STATEMENT_BACKEND_TERMINATE] = run_backend_terminate,
 	[STATEMENT_XACT_STATUS] = run_xact_status,
 	[STATEMENT_PING] = run_ping,

@@ -35,6 +35,7 @@ bool run_outbox_claim_next(struct tx *tx, struct segment_call *call);
 bool run_outbox_fail(struct tx *tx, struct segment_call *call);
 bool run_outbox_renew(struct tx *tx, struct segment_call *call);
 bool run_outbox_release(struct tx *tx, struct segment_call *call);
+bool run_outbox_rearm(struct tx *tx, struct segment_call *call);
 bool run_outbox_counts(struct tx *tx, struct segment_call *call);
 bool run_outbox_list(struct tx *tx, struct segment_call *call);
 
@@ -45,6 +46,7 @@ bool run_kept_owner(struct tx *tx, struct segment_call *call);
 bool run_kept_load(struct tx *tx, struct segment_call *call);
 bool run_kept_recover(struct tx *tx, struct segment_call *call);
 bool run_kept_release(struct tx *tx, struct segment_call *call);
+bool run_dead_letter_replay(struct tx *tx, struct segment_call *call);
 bool run_kept_list(struct tx *tx, struct segment_call *call);
 bool run_kept_counts(struct tx *tx, struct segment_call *call);
 bool run_lease_purge(struct tx *tx, struct segment_call *call);

@@ -34,7 +34,7 @@ static const struct {
 	[TABLE_ALIAS] = {"uututt", 2},
 	[TABLE_WAIT] = {"uutuitttz", 2},
 	[TABLE_OUTBOX] = {"utiitutttbbbtboizzztot", 4},
-	[TABLE_DEAD_LETTER] = {"utttttttutzbbb", 1},
+	[TABLE_DEAD_LETTER] = {"utttttttutzbbbi", 1},
 	[TABLE_KEPT] = {"utttuittzzbb", 1},
 	[TABLE_LEASE] = {"ttiz", 1},
 	[TABLE_DEPLOYMENT] = {"tttttzb", 1},

@@ -94,6 +94,7 @@ enum {
 	DEAD_record_key,
 	DEAD_headers,
 	DEAD_payload,
+	DEAD_replays,
 	DEAD_COLUMNS
 };
 /* In the order in which KEPT_LIST answers. */

@@ -217,6 +217,7 @@ static const char *const scan_grants[] = {
 	 "claimed_at, claim_owner), update (claimed_at, claim_owner) on sutra.outbox_entry"),
 	"select (ctid, key, tenant, created_at), delete on sutra.inbox",
 	"select (tenant, channel, created_at) on sutra.inbox_message",
+	"select (ctid, created_at), delete on sutra.dead_letter",
 };
 
 static bool grant_all(struct migrator *m)

@@ -169,6 +169,12 @@ const char sql_INBOX_PURGE[] =
 	"where c.created_at < now() - $2::int8 * interval '1 ms' order by c.created_at limit $1::int8)) "
 	"returning 1) select count(*) from w";
 
+/* dead_letter_age, from its oldest entry on. Deletes at most so many old rows. */
+const char sql_DEAD_LETTER_PURGE[] =
+	"with w as (delete from sutra.dead_letter d where d.ctid = any (array(select c.ctid from sutra.dead_letter c "
+	"where c.created_at < now() - $2::int8 * interval '1 ms' order by c.created_at limit $1::int8)) "
+	"returning 1) select count(*) from w";
+
 /* --- deployments --- */
 
 /* deployment_pkey. Touches that row. */
@@ -219,6 +225,18 @@ const char sql_OUTBOX_LIST[] =
 	"where instance_id >= $1::uuid and (instance_id, channel, version, ordinal) > ($1::uuid, coalesce($2::text, ''), $3::int8, $4::int8) "
 	"order by instance_id, channel, version, ordinal limit $5::int8";
 
+/*
+ * All of outbox_entry_pkey: an index by id would cost every send, for what an operator asks for. Touches the row unless it is claimed.
+ * It comes back as the head of its group, which the scan then finds.
+ */
+const char sql_OUTBOX_REARM[] =
+	"with t as materialized (select e.ctid as tid, e.instance_id, e.channel, e.attempt_count, e.poisoned, e.claim_owner "
+	"from sutra.outbox_entry e where e.id = $1::uuid for no key update), "
+	"w as (update sutra.outbox_entry e set poisoned = false, next_attempt_at = now(), "
+	"attempt_count = case when e.poisoned then 0 else e.attempt_count end "
+	"from t where e.ctid = t.tid and t.claim_owner is null) "
+	"select t.instance_id, t.channel, t.attempt_count, t.poisoned, t.claim_owner from t";
+
 #define LETTER \
 	"id, tenant, channel, event_id, source, message_type, code, detail, instance_id, content_type, created_at"
 
@@ -228,4 +246,14 @@ const char sql_DEAD_LETTER_LIST[] =
 
 /* dead_letter_pkey. Reads. */
 const char sql_DEAD_LETTER_GET[] =
-	"select " LETTER ", record_key, headers, payload from sutra.dead_letter where id = $1::uuid";
+	"select " LETTER ", record_key, headers, payload, replays from sutra.dead_letter where id = $1::uuid";
+
+/*
+ * dead_letter_pkey, inbox_message_pkey. Touches the dead letter, so that of two at once one finds the other's count, and inserts.
+ */
+const char sql_DEAD_LETTER_REPLAY[] =
+	"with d as (update sutra.dead_letter d set replays = $2::int8 + 1 where d.id = $1::uuid and d.replays = $2::int8 "
+	"and not exists (select from sutra.inbox_message m where m.id = $3::uuid and m.tenant = d.tenant) "
+	"returning d.tenant, d.channel, d.payload) "
+	"insert into sutra.inbox_message (tenant, id, order_key, channel, kind, source, envelope, body, created_at) "
+	"select d.tenant, $4::uuid, $4::uuid, d.channel, 'replay', $5::text, $6::bytea, d.payload, now() from d returning id";

@@ -320,6 +320,112 @@ START_TEST(bodies)
 }
 END_TEST
 
+/* --- the outbox --- */
+
+static const char *outbox_path(uint32_t n)
+{
+	char id[ID_TEXT_SIZE];
+
+	return arena_printf(&world.rig.arena, "/admin/outbox/%s/retry", id_format(outbox_row_id(test_id(n), 1, 0), id));
+}
+
+static void given_row(uint32_t n, bool poisoned)
+{
+	struct store_commit commit;
+
+	rig_spawn(&world.rig, &commit, "acme", test_id(n));
+	commit_send(&world.rig, &commit, "out", "{}");
+	ck_assert_int_eq(rig_run(&world.rig, &commit.base), STORE_OK);
+	rig_query(&world.rig, NULL, true, STATEMENT_OUTBOX_SCAN, "boot-2", INT64_C(10));
+	if (poisoned)
+		rig_query(&world.rig, ",acme,", true, STATEMENT_OUTBOX_FAIL, "acme", test_id(n), "out", INT64_C(1), INT64_C(0),
+			  INT64_C(3), INT64_C(0), "{}", 1, 0, "boot-2");
+}
+
+START_TEST(an_outbox_row_is_armed_again)
+{
+	struct reply reply;
+
+	given_row(1, true);
+	given_row(2, false);
+	reply = world_post(outbox_path(1), NULL, 200);
+	ck_assert_str_eq(json_text_at(&reply.json, "was"), "poisoned");
+	ck_assert_str_eq(json_text_at(&reply.json, "channel"), "out");
+	ck_assert_int_eq(json_int_at(&reply.json, "attempts"), 3);
+	reply = world_get("/admin/outbox", 200);
+	ck_assert_str_eq(json_text_at(&reply.json, "outbox.0.state"), "waiting");
+	ck_assert_int_eq(json_int_at(&reply.json, "outbox.0.attempts"), 0);
+	reply = world_post(outbox_path(1), NULL, 200);
+	ck_assert_str_eq(json_text_at(&reply.json, "was"), "waiting");
+	reply = refused(outbox_path(2), NULL, 409, "SUTRA.ADMIN.OUTBOX.CLAIMED");
+	ck_assert_str_eq(json_text_at(&reply.json, "attributes.owner"), "boot-2");
+	refused(outbox_path(3), NULL, 404, "SUTRA.ADMIN.NOT_FOUND");
+	refused("/admin/outbox/1/retry", NULL, 400, "SUTRA.ADMIN.BAD_REQUEST");
+}
+END_TEST
+
+/* --- dead letters --- */
+
+static const char *letter_path(uint32_t n)
+{
+	char id[ID_TEXT_SIZE];
+
+	return arena_printf(&world.rig.arena, "/admin/dead-letters/%s/replay", id_format(test_id(n), id));
+}
+
+static void given_letter(uint32_t n, const char *channel, struct id instance)
+{
+	struct dead_letter_row letter;
+	struct store_commit commit;
+
+	rig_letter(&world.rig, &commit, "acme");
+	commit_dead_letter(&world.rig, &commit, test_id(n), STR("why"));
+	letter = commit.dead_letters[0];
+	letter.channel = str_of(channel);
+	letter.instance = instance;
+	letter.headers = STR("\x90");
+	commit.dead_letters = &letter;
+	ck_assert_int_eq(rig_run(&world.rig, &commit.base), STORE_OK);
+}
+
+START_TEST(a_dead_letter_is_replayed)
+{
+	struct reply reply;
+
+	given_letter(51, "orders", ID_NONE);
+	reply = world_post(letter_path(51), NULL, 202);
+	ck_assert_int_eq(json_int_at(&reply.json, "replay"), 1);
+	ck_assert_str_eq(json_text_at(&reply.json, "eventId"), "replay:01900000-0000-7000-8000-000000000033:1");
+	reply = world_get("/admin/kept", 200);
+	ck_assert_uint_eq(json_count_at(&reply.json, "kept"), 1);
+	ck_assert_str_eq(json_text_at(&reply.json, "kept.0.kind"), "replay");
+	ck_assert_str_eq(json_text_at(&reply.json, "kept.0.channel"), "orders");
+	ck_assert_str_eq(json_text_at(&reply.json, "kept.0.keeper"), "null");
+	refused(letter_path(51), NULL, 409, "SUTRA.ADMIN.REPLAY.UNDER_WAY");
+	reply = world_get("/admin/dead-letters/01900000-0000-7000-8000-000000000033", 200);
+	ck_assert_int_eq(json_int_at(&reply.json, "replays"), 1);
+}
+END_TEST
+
+START_TEST(what_cannot_be_replayed)
+{
+	struct reply reply;
+
+	spawn(1, INSTANCE_FAILED, "A-1");
+	given_letter(51, "nowhere", ID_NONE);
+	given_letter(52, "orders", test_id(1));
+	given_letter(53, "orders", test_id(9)); /* purged long ago */
+	reply = refused(letter_path(51), NULL, 409, "SUTRA.ADMIN.REPLAY.NO_CHANNEL");
+	ck_assert_str_eq(json_text_at(&reply.json, "attributes.channel"), "nowhere");
+	reply = refused(letter_path(52), NULL, 409, "SUTRA.ADMIN.REPLAY.INSTANCE_EXISTS");
+	ck_assert_str_eq(json_text_at(&reply.json, "attributes.instance"), "01900000-0000-7000-8000-000000000001");
+	refused(letter_path(54), NULL, 404, "SUTRA.ADMIN.NOT_FOUND");
+	world_post(letter_path(53), NULL, 202);
+	world_post(path_of(1, "restore"), NULL, 200);
+	world_post(letter_path(52), NULL, 202);
+}
+END_TEST
+
 /* --- requests that are none --- */
 
 START_TEST(what_is_not_there)
@@ -383,7 +489,8 @@ static Suite *commands_suite(void)
 		     the_claim_of_the_lane_itself_is_in_the_way, restore_waits_again, restore_that_clashes_changes_nothing,
 		     what_is_not_loaded_is_not_restored, a_snapshot_that_cannot_be_read_is_not_restored,
 		     complete_goes_on_with_the_payload, complete_may_end_in_failure, bodies, what_is_not_there,
-		     a_full_lane_says_so, a_dead_lane_says_so);
+		     a_full_lane_says_so, a_dead_lane_says_so, an_outbox_row_is_armed_again, a_dead_letter_is_replayed,
+		     what_cannot_be_replayed);
 	suite_add_tcase(suite, tcase);
 	tcase_add_checked_fixture(unloaded, setup_unloaded, world_teardown);
 	TEST_ADD_ALL(unloaded, before_anything_is_loaded);

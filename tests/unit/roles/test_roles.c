@@ -299,6 +299,39 @@ START_TEST(only_finished_instances_expire)
 }
 END_TEST
 
+static bool letters_are_purged(void *arg)
+{
+	return stats_of(arg).dead_letters_purged >= 2;
+}
+
+/* Unless a retention is set they stay for ever. */
+START_TEST(dead_letters_expire_where_they_may)
+{
+	struct roles_settings settings = settings_of("boot-a");
+	struct store_commit commit;
+
+	for (uint32_t n = 1; n <= 2; n++) {
+		rig_letter(&world.rig, &commit, "a");
+		commit_dead_letter(&world.rig, &commit, test_id(n), STR("old"));
+		ck_assert_int_eq(rig_run(&world.rig, &commit.base), STORE_OK);
+	}
+	spawn(1, INSTANCE_COMPLETED);
+	world.roles = roles_new(runtime_threads(), world.rig.store, NULL, &settings);
+	roles_start(world.roles);
+	wait_logged("removed 1 instances and");
+	roles_stop(world.roles);
+	ck_assert_uint_eq(stats_of(world.roles).dead_letters_purged, 0);
+	roles_free(&world.roles);
+	settings.dead_letter_retention_ms = 1;
+	world.roles = roles_new(runtime_threads(), world.rig.store, NULL, &settings);
+	roles_start(world.roles);
+	wait_for(letters_are_purged, world.roles);
+	roles_stop(world.roles);
+	ck_assert_uint_eq(
+		rig_query(&world.rig, ",a,", false, STATEMENT_DEAD_LETTER_LIST, ID_NONE, INT64_C(10))->row_count, 0);
+}
+END_TEST
+
 START_TEST(what_is_young_stays)
 {
 	struct roles_settings settings = settings_of("boot-a");
@@ -327,7 +360,7 @@ static Suite *roles_suite(void)
 	tcase_set_timeout(tcase, 60);
 	TEST_ADD_ALL(tcase, leads_at_once, never_started, one_leads_and_the_next_takes_over,
 		     a_leader_without_database_stops_in_time, silent_claims_are_cleared,
-		     fresh_claims_stay, only_finished_instances_expire, what_is_young_stays);
+		     fresh_claims_stay, only_finished_instances_expire, dead_letters_expire_where_they_may, what_is_young_stays);
 	suite_add_tcase(suite, tcase);
 	return suite;
 }
