@@ -12,8 +12,10 @@
 
 static const struct cli_command commands[] = {
 #define X(name, operands, help) {#name, operands, help, command_##name},
-	CLI_COMMANDS(X)
+#define N(identifier, name, operands, help) {name, operands, help, command_##identifier},
+	CLI_COMMANDS(X, N)
 #undef X
+#undef N
 };
 
 /* getopt_long's own characters stay below these. */

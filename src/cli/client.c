@@ -103,18 +103,28 @@ static size_t body_take(char *bytes, size_t size, size_t count, void *user)
 	return size * count;
 }
 
-/* Slashes stay: they part what the route takes apart, and may stand in an event id. */
-static void add_escaped(struct buf *url, const char *id)
+static void add_escaped_but(struct buf *url, const char *id, const char *plain)
 {
 	for (const unsigned char *at = (const unsigned char *)id; *at; at++) {
 		bool is_plain = (*at >= 'a' && *at <= 'z') || (*at >= 'A' && *at <= 'Z') || (*at >= '0' && *at <= '9') ||
-				strchr("-._~/", *at);
+				strchr(plain, *at);
 
 		if (is_plain)
 			buf_add_byte(url, (char)*at);
 		else
 			buf_printf(url, "%%%02X", *at);
 	}
+}
+
+/* Slashes stay: they part what the route takes apart, and may stand in an event id. */
+static void add_escaped(struct buf *url, const char *id)
+{
+	add_escaped_but(url, id, "-._~/");
+}
+
+void client_escape(struct buf *out, const char *text)
+{
+	add_escaped_but(out, text, "-._~");
 }
 
 static void options_set(struct client *client, const char *url, struct curl_slist *headers, struct buf *body)
@@ -139,8 +149,9 @@ static void options_set(struct client *client, const char *url, struct curl_slis
 	curl_easy_setopt(curl, CURLOPT_WRITEDATA, body);
 }
 
-enum result client_get(struct client *client, const char *url, const char *path, const char *id, struct buf *body, long *status,
-		       struct error *err)
+/* `sent` NULL: a GET. */
+static enum result client_send(struct client *client, const char *url, const char *path, const char *id, const struct str *sent,
+			       struct buf *body, long *status, struct error *err)
 {
 	struct curl_slist *headers = NULL;
 	struct buf target = BUF_INIT;
@@ -157,10 +168,31 @@ enum result client_get(struct client *client, const char *url, const char *path,
 	add_escaped(&target, id);
 	if (client->key)
 		headers = curl_slist_append(NULL, arena_printf(&client->arena, "%s: %s", client->header, client->key));
+	if (sent && sent->len)
+		headers = curl_slist_append(headers, "Content-Type: application/json");
+	/* A body of some size would be asked leave for, and wait a second for the answer. */
+	if (sent)
+		headers = curl_slist_append(headers, "Expect:");
 	options_set(client, target.data, headers, body);
+	if (sent) {
+		curl_easy_setopt(client->curl, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)sent->len);
+		curl_easy_setopt(client->curl, CURLOPT_POSTFIELDS, sent->len ? sent->ptr : "");
+	}
 	code = curl_easy_perform(client->curl);
 	curl_easy_getinfo(client->curl, CURLINFO_RESPONSE_CODE, status);
 	curl_slist_free_all(headers);
 	buf_done(&target);
 	return code == CURLE_OK ? RESULT_OK : error_set(err, RESULT_AGAIN, CODE_NONE, "%s", curl_easy_strerror(code));
+}
+
+enum result client_get(struct client *client, const char *url, const char *path, const char *id, struct buf *body, long *status,
+		       struct error *err)
+{
+	return client_send(client, url, path, id, NULL, body, status, err);
+}
+
+enum result client_post(struct client *client, const char *url, const char *path, const char *id, struct str sent,
+			struct buf *body, long *status, struct error *err)
+{
+	return client_send(client, url, path, id, &sent, body, status, err);
 }

@@ -35,5 +35,10 @@ void client_done(struct client *client);
  */
 enum result client_get(struct client *client, const char *url, const char *path, const char *id, struct buf *body, long *status,
 		       struct error *err) MUST_CHECK;
+/* POST of the same; `sent` is the body, JSON, or absent. */
+enum result client_post(struct client *client, const char *url, const char *path, const char *id, struct str sent,
+			struct buf *body, long *status, struct error *err) MUST_CHECK;
+/* Appends a part of a path or a value of a query string, so escaped that it is that and nothing else. */
+void client_escape(struct buf *out, const char *text);
 
 #endif

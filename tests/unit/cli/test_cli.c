@@ -48,6 +48,8 @@ static const struct {
 	{{"sutra"}, CLI_USAGE, "", "Usage: sutra COMMAND"},
 	{{"sutra", "help"}, CLI_OK, "version ", ""},
 	{{"sutra", "--help"}, CLI_OK, "Usage: sutra COMMAND", ""},
+	{{"sutra", "help", "dead-letters"}, CLI_OK, "Usage: sutra dead-letters [OPTION]... list | show ID | replay ID", ""},
+	{{"sutra", "instances", "dance"}, CLI_USAGE, "", "sutra instances: dance is none of list, show"},
 	{{"sutra", "help", "config"}, CLI_OK, "--reference", ""},
 	{{"sutra", "config", "--help"}, CLI_OK, "-c, --config FILE", ""},
 	{{"sutra", "help", "dance"}, CLI_USAGE, "", "unknown command \"dance\""},
