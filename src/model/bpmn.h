@@ -53,6 +53,8 @@ bool bpmn_is_event_definition(const struct element *el);
 bool bpmn_is_loop(const struct element *el);
 void bpmn_read_loop(struct bpmn_reader *reader, struct node *node, struct element *el);
 bool bpmn_is_true(struct str value);
+/* What a qualified name says behind its prefix: all of a file, and of a package, share one space of names. */
+struct str bpmn_local_name(struct str name);
 /* Reports an element that is not supported, and marks it. `where` may be NULL. */
 void bpmn_refuse(struct bpmn_reader *reader, struct element *el, const struct element *where);
 /* An expression in an attribute or, for scripts and conditions, in the text of an element. */

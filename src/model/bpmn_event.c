@@ -55,16 +55,14 @@ static const struct event_rule *event_rule_find(const struct node *node, const s
 static struct str error_code(struct bpmn_reader *reader, struct element *definition)
 {
 	struct str ref = element_attribute(definition, "errorRef");
-	ptrdiff_t colon = str_find(ref, ':');
 	struct element *error;
 	struct str code;
 
 	if (!ref.len)
 		return STR_NONE;
 	error = map_get(&reader->errors, ref);
-	if (!error && colon >= 0)
-		error = map_get(&reader->errors,
-				str_make(ref.ptr + colon + 1, ref.len - (size_t)colon - 1));
+	if (!error)
+		error = map_get(&reader->errors, bpmn_local_name(ref));
 	if (!error) {
 		bpmn_invalid(reader, definition->line, "errorRef=\"%.*s\" names no error of the file",
 			     STR_ARG(ref));
@@ -159,6 +157,8 @@ void bpmn_attach_boundary(struct bpmn_reader *reader, struct node *node, struct 
 	struct str id = element_attribute(el, "attachedToRef");
 	struct node *host = id.len ? map_get(nodes, id) : NULL;
 
+	if (!host && id.len)
+		host = map_get(nodes, bpmn_local_name(id));
 	reader->at = node->id;
 	if (!id.len)
 		bpmn_invalid(reader, el->line, "a boundary event needs attachedToRef");

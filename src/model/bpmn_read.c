@@ -163,6 +163,14 @@ bool bpmn_is_true(struct str value)
 	return str_equal(value, STR("true")) || str_equal(value, STR("1"));
 }
 
+struct str bpmn_local_name(struct str name)
+{
+	ptrdiff_t colon = str_find(name, ':');
+
+	return colon < 0 ? name
+			 : str_make(name.ptr + colon + 1, name.len - (size_t)colon - 1);
+}
+
 /* Attributes of the notation that would change how a node runs. */
 static void refuse_attributes(struct bpmn_reader *reader, struct element *el)
 {
@@ -252,12 +260,8 @@ static void read_kind(struct bpmn_reader *reader, struct node *node, struct elem
 	    bpmn_is_true(element_attribute(el, "triggeredByEvent")))
 		node->kind = NODE_EVENT_SUBPROCESS;
 	if (node->kind == NODE_CALL) {
-		struct str called = element_attribute(el, "calledElement");
-		ptrdiff_t colon = str_find(called, ':');
+		struct str called = bpmn_local_name(element_attribute(el, "calledElement"));
 
-		/* A qualified name: all processes of a package share one space of names. */
-		if (colon >= 0)
-			called = str_make(called.ptr + colon + 1, called.len - (size_t)colon - 1);
 		node->called_id = build_str(reader->build, called);
 		if (!called.len)
 			bpmn_invalid(reader, el->line, "a call activity needs calledElement");
@@ -381,8 +385,10 @@ static void read_flow(struct bpmn_reader *reader, struct element *el, const stru
 
 static struct flow *flow_find(struct flow **flows, uint32_t count, struct str id)
 {
+	struct str local = bpmn_local_name(id);
+
 	for (uint32_t i = 0; i < count; i++)
-		if (str_equal(flows[i]->id, id))
+		if (str_equal(flows[i]->id, id) || str_equal(flows[i]->id, local))
 			return flows[i];
 	return NULL;
 }
