@@ -182,6 +182,17 @@ void doubt_committed(struct batch *batch);
 /* One doubtful element has failed a gate or with an error: did it commit before? Else it gets `verdict`. */
 void doubt_judge(struct batch *batch, enum store_outcome verdict, enum gate gate, const char *text);
 
+/* --- floor.c --- */
+
+/* All zero is empty. */
+struct floors {
+	struct floor_slot *slots; /* NULL until there is one */
+};
+/* The version below which the row's group has no rows; 0 = unknown. */
+int64_t floor_get(struct floors *floors, const struct outbox_row *row);
+void floor_set(struct floors *floors, struct id instance, struct str channel, int64_t version);
+void floors_forget(struct floors *floors);
+
 /* --- store.c --- */
 
 struct store {
@@ -204,6 +215,7 @@ struct store {
 	uint32_t conn_counts[CONN_CLASS_COUNT];
 	uint32_t turn; /* which kind of the path is formed next */
 	struct key_set keys;
+	struct floors floors;
 	struct {
 		_Atomic uint64_t segments, statements, transactions, elements[STORE_KIND_COUNT],
 			batches[STORE_KIND_COUNT];

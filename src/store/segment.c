@@ -714,9 +714,10 @@ static void build_outbox(struct batch *batch, enum statement_id statement, bool 
 		set_str(&c[13], i, row->content_type);
 		set_str(&c[14], i, row->body);
 		set_bool(&c[15], i, row->required);
+		set_int(&c[16], i, gated ? floor_get(&batch->store->floors, row) : 0);
 		i++;
 	}
-	set_str(&c[16], 0, str_of(batch->store->outbox_owner));
+	set_str(&c[17], 0, str_of(batch->store->outbox_owner));
 }
 
 /* One of the id that the commit would remove: it stays, with what it says now. */
@@ -865,12 +866,29 @@ static void build_commits(struct batch *batch)
 		segment_call(batch, STATEMENT_PING, 0);
 }
 
+/* Of the rows of one group the first tells: those behind it may have found less. */
+static void take_floors(struct batch *batch, const struct rows *rows)
+{
+	for (uint32_t i = 0; i < rows->row_count; i++) {
+		const struct field *f = rows_at(rows, i, 0), *before = i ? f - rows->column_count : NULL;
+
+		if (before && id_equal(before[0].id, f[0].id) && str_equal(before[1].str, f[1].str))
+			continue;
+		floor_set(&batch->store->floors, f[0].id, f[1].str, f[5].i);
+	}
+}
+
 static void take_commits(struct batch *batch)
 {
-	for (uint32_t i = 0; i < batch->own.call_count; i++)
-		if (batch->own.calls[i].statement == STATEMENT_OUTBOX_INSERT ||
-		    batch->own.calls[i].statement == STATEMENT_OUTBOX_INSERT_ONCE)
-			segment_outbox_claimed(batch, &batch->own.calls[i].rows);
+	for (uint32_t i = 0; i < batch->own.call_count; i++) {
+		const struct segment_call *call = &batch->own.calls[i];
+
+		if (call->statement == STATEMENT_OUTBOX_INSERT)
+			take_floors(batch, &call->rows);
+		if (call->statement == STATEMENT_OUTBOX_INSERT ||
+		    call->statement == STATEMENT_OUTBOX_INSERT_ONCE)
+			segment_outbox_claimed(batch, &call->rows);
+	}
 	for (uint32_t i = 0; i < batch->count; i++)
 		store_answer(batch->store, batch->elements[i], STORE_OK);
 }

@@ -139,6 +139,7 @@ static void on_down(void *user)
 {
 	struct store *store = user;
 
+	floors_forget(&store->floors);
 	if (!store->stopping && store->step_up)
 		go_down(store);
 }
@@ -496,6 +497,7 @@ void store_free(struct store **address)
 		free(batch);
 	}
 	store->executor->ops->free(store->executor);
+	floors_forget(&store->floors);
 	for (uint32_t i = 0; i < STORE_KIND_COUNT; i++)
 		queue_done(&store->queues[i]);
 	for (uint32_t i = 0; i < CONN_CLASS_COUNT; i++)

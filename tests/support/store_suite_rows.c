@@ -113,6 +113,93 @@ START_TEST(outbox_row_behind_another_owner_is_not_claimed)
 }
 END_TEST
 
+/* Step `version` of instance 1 sends a row on "out"; whether it is committed claimed. */
+static bool sends_claimed(int64_t version)
+{
+	struct store_commit commit;
+
+	ck_assert_int_eq(suite_claim("a", 1, "lane-1"), STORE_OK);
+	rig_resume(&suite_rig, &commit, "a", test_id(1), "lane-1", version - 1);
+	commit_send(&suite_rig, &commit, "out", "more");
+	ck_assert_int_eq(rig_run(&suite_rig, &commit.base), STORE_OK);
+	return commit.outbox[0].claimed;
+}
+
+static void row_is(enum statement_id statement, int64_t version)
+{
+	rig_query(&suite_rig, ",a,", true, statement, "a", test_id(1), "out", version, INT64_C(0),
+		  "boot-1");
+}
+
+/* What a step has found before its rows is remembered; what was in flight then still counts when it comes back. */
+START_TEST(outbox_rows_in_flight_are_not_forgotten)
+{
+	given_rows("a", 1, 1);
+	ck_assert(sends_claimed(2));
+	ck_assert(sends_claimed(3));
+	row_is(STATEMENT_OUTBOX_DELETE, 1);
+	ck_assert(sends_claimed(4));
+	ck_assert(sends_claimed(5));
+	row_is(STATEMENT_OUTBOX_RELEASE, 2);
+	ck_assert(!sends_claimed(6));
+	ck_assert(!sends_claimed(7));
+	ck_assert_uint_eq(scan("boot-1", LIMIT)->row_count, 1);
+	for (int64_t version = 2; version <= 5; version++)
+		row_is(STATEMENT_OUTBOX_DELETE, version);
+	/* 6 stands there, and nobody's. */
+	ck_assert(!sends_claimed(8));
+	ck_assert_uint_eq(scan("boot-1", LIMIT)->row_count, 1);
+	row_is(STATEMENT_OUTBOX_DELETE, 6);
+	ck_assert_uint_eq(scan("boot-1", LIMIT)->row_count, 1);
+	row_is(STATEMENT_OUTBOX_DELETE, 7);
+	ck_assert_uint_eq(scan("boot-1", LIMIT)->row_count, 1);
+	row_is(STATEMENT_OUTBOX_DELETE, 8);
+	ck_assert(sends_claimed(9));
+	ck_assert(sends_claimed(10));
+}
+END_TEST
+
+/* A poisoned row stops nobody, until it is armed again. */
+START_TEST(outbox_rows_that_are_poisoned_are_not_forgotten)
+{
+	struct id id;
+
+	given_rows("a", 1, 1);
+	id = rows_at(load("a", 1, 0, "boot-1"), 0, 5)->id;
+	row_fail(1, 0, 0, true, false, "boot-1");
+	ck_assert(sends_claimed(2));
+	ck_assert(sends_claimed(3));
+	rig_query(&suite_rig, ",a,", true, STATEMENT_OUTBOX_REARM, id);
+	ck_assert(!sends_claimed(4));
+}
+END_TEST
+
+static int64_t first_answered(int64_t version, int64_t floor)
+{
+	const struct rows *rows = rig_query(
+		&suite_rig, ",a,", true, STATEMENT_OUTBOX_INSERT, INT64_C(0), "a", test_id(1),
+		"out", version, INT64_C(0), outbox_row_id(test_id(1), version, 0), "d1",
+		(const char *)NULL, (const char *)NULL, (const char *)NULL, (const char *)NULL,
+		"\x80", "text/plain", "body", 1, floor, "boot-1");
+
+	ck_assert_uint_eq(rows->row_count, 1);
+	ck_assert_int_eq(rows_at(rows, 0, 2)->i, version);
+	return rows_at(rows, 0, 5)->i;
+}
+
+START_TEST(outbox_insert_tells_where_its_group_begins)
+{
+	given_rows("b", 2, 1);
+	ck_assert_int_eq(first_answered(3, 0), 3);
+	ck_assert_int_eq(first_answered(4, 3), 3);
+	ck_assert_int_eq(first_answered(5, 0), 3);
+	ck_assert_int_eq(first_answered(7, 4), 4);
+	ck_assert_int_eq(first_answered(9, 9), 9);
+	row_is(STATEMENT_OUTBOX_DELETE, 3);
+	ck_assert_int_eq(first_answered(10, 3), 4);
+}
+END_TEST
+
 START_TEST(outbox_without_an_owner_is_scanned)
 {
 	struct store_commit commit;
@@ -536,6 +623,9 @@ void store_suite_rows_add(TCase *outbox, TCase *background)
 {
 	TEST_ADD_ALL(outbox, outbox_rows_come_claimed_and_whole,
 		     outbox_row_behind_another_owner_is_not_claimed,
+		     outbox_rows_in_flight_are_not_forgotten,
+		     outbox_rows_that_are_poisoned_are_not_forgotten,
+		     outbox_insert_tells_where_its_group_begins,
 		     outbox_without_an_owner_is_scanned, outbox_scan_goes_round_the_tenants,
 		     outbox_failure_waits_holds_back_and_poisons,
 		     outbox_poisoned_head_holds_back_nobody, outbox_row_is_armed_again,

@@ -30,11 +30,18 @@ static void key_take(const struct column *first, uint32_t i, struct field key[st
 		key[at] = param_field(&first[at], i);
 }
 
-/* Whether every unpoisoned row of the group before `row` is claimed by the owner. */
-static bool earlier_are_of(struct tx *tx, struct row *row, struct str owner)
+/* The first row of the group of `row`, which is there, from the version on. */
+static struct row *group_from(struct tx *tx, const struct row *row, int64_t version)
 {
-	struct row *at = outbox_head(tx, row->fields[OUTBOX_instance], row->fields[OUTBOX_channel]);
+	struct field key[] = {row->fields[OUTBOX_instance], row->fields[OUTBOX_channel],
+			      field_int(version)};
 
+	return table_from(tx, TABLE_OUTBOX, key, 3);
+}
+
+/* Whether every unpoisoned row of the group before `row`, from `at` on, is claimed by the owner. */
+static bool earlier_are_of(struct row *at, const struct row *row, struct str owner)
+{
 	for (; at && at != row; at = table_next(at))
 		if (!at->fields[OUTBOX_poisoned].b && !row_is_of(at, owner))
 			return false;
@@ -50,10 +57,10 @@ static bool insert(struct tx *tx, struct segment_call *call, bool once)
 		OUTBOX_destination,  OUTBOX_correlation, OUTBOX_record_key, OUTBOX_headers,
 		OUTBOX_content_type, OUTBOX_body,        OUTBOX_required};
 	const struct column *p = call->params;
-	struct str owner = p[16].strs[0];
+	struct str owner = p[17].strs[0];
 
 	for (uint32_t i = 0; i < p[0].count; i++) {
-		struct row *row;
+		struct row *row, *first;
 		struct field *out;
 		bool claimed;
 
@@ -72,13 +79,15 @@ static bool insert(struct tx *tx, struct segment_call *call, bool once)
 			return statement_error(tx, "23505",
 					       "duplicate key value violates unique constraint");
 		}
-		claimed = owner.ptr && earlier_are_of(tx, row, owner);
+		first = group_from(tx, row, p[16].ints[i]);
+		claimed = owner.ptr && earlier_are_of(first, row, owner);
 		if (claimed)
 			stamp_set(tx, row, owner);
 		out = emit(tx, call);
 		for (uint32_t at = 0; at < 4; at++)
 			out[at] = field_out(tx, TABLE_OUTBOX, row, at);
 		out[4] = field_bool(claimed);
+		out[5] = first->fields[OUTBOX_version];
 	}
 	return true;
 }

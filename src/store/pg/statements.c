@@ -143,27 +143,33 @@ const char sql_INSTANCE_INSERT[] =
 	GATE("exists", "$1, $3", "id");
 
 /*
- * outbox_entry_pkey: one probe a row for what stands before it in its group, one insert. A row of the same call stands before
- * another only if it is claimed itself, or has before it what keeps the other unclaimed too.
+ * outbox_entry_pkey: two probes a row for what stands before it in its group, from the floor on, and one insert. A row of the same call
+ * stands before another only if it is claimed itself, or has before it what keeps the other unclaimed too.
  */
+#define OUTBOX_COLUMNS \
+	"tenant, instance_id, channel, version, ordinal, id, deployment_id, connection, destination, correlation, record_key, " \
+	"headers, content_type, body, required"
+#define OUTBOX_EARLIER_ROWS \
+	"from sutra.outbox_entry e where e.instance_id = u.instance_id and e.channel = u.channel and e.version >= u.floor " \
+	"and (e.version, e.ordinal) < (u.version, u.ordinal) "
 #define OUTBOX_ROWS \
-	"insert into sutra.outbox_entry (tenant, instance_id, channel, version, ordinal, id, deployment_id, connection, destination, " \
-	"correlation, record_key, headers, content_type, body, required, created_at, next_attempt_at, claimed_at, claim_owner) " \
-	"select u.tenant, u.instance_id, u.channel, u.version, u.ordinal, u.id, u.deployment_id, u.connection, u.destination, " \
-	"u.correlation, u.record_key, u.headers, u.content_type, u.body, u.required, now(), now(), " \
-	"case when c.claimed then now() end, case when c.claimed then $17::text end " \
+	"with c as materialized (select u.*, l.claimed, coalesce((select e.version " OUTBOX_EARLIER_ROWS \
+	"order by e.version, e.ordinal limit 1), u.version) as first " \
 	"from unnest($1::int8[], $2::text[], $3::uuid[], $4::text[], $5::int8[], $6::int8[], $7::uuid[], $8::text[], $9::text[], " \
-	"$10::text[], $11::bytea[], $12::bytea[], $13::bytea[], $14::text[], $15::bytea[], $16::bool[]) " \
-	"as u(ord, tenant, instance_id, channel, version, ordinal, id, deployment_id, connection, destination, correlation, " \
-	"record_key, headers, content_type, body, required), " \
-	"lateral (select $17::text is not null and not exists (select from sutra.outbox_entry e " \
-	"where e.instance_id = u.instance_id and e.channel = u.channel and (e.version, e.ordinal) < (u.version, u.ordinal) " \
-	"and not e.poisoned and e.claim_owner is distinct from $17::text) as claimed offset 0) c "
-#define OUTBOX_RETURNED "returning instance_id, channel, version, ordinal, claim_owner is not null"
+	"$10::text[], $11::bytea[], $12::bytea[], $13::bytea[], $14::text[], $15::bytea[], $16::bool[], $17::int8[]) " \
+	"as u(ord, " OUTBOX_COLUMNS ", floor), " \
+	"lateral (select $18::text is not null and not exists (select " OUTBOX_EARLIER_ROWS \
+	"and not e.poisoned and e.claim_owner is distinct from $18::text) as claimed offset 0) l), " \
+	"w as (insert into sutra.outbox_entry (" OUTBOX_COLUMNS ", created_at, next_attempt_at, claimed_at, claim_owner) " \
+	"select " OUTBOX_COLUMNS ", now(), now(), case when claimed then now() end, case when claimed then $18::text end from c "
 
-const char sql_OUTBOX_INSERT[] = OUTBOX_ROWS OUTBOX_RETURNED;
+/* What is left out by a conflict is not answered. */
+const char sql_OUTBOX_INSERT[] =
+	OUTBOX_ROWS ") select instance_id, channel, version, ordinal, claimed, first from c";
 const char sql_OUTBOX_INSERT_ONCE[] =
-	OUTBOX_ROWS "on conflict (instance_id, channel, version, ordinal) do nothing " OUTBOX_RETURNED;
+	OUTBOX_ROWS "on conflict (instance_id, channel, version, ordinal) do nothing "
+	"returning instance_id, channel, version, ordinal, claim_owner is not null as claimed) "
+	"select instance_id, channel, version, ordinal, claimed, version from w";
 
 #define DEAD_LETTER_ROWS \
 	"insert into sutra.dead_letter (tenant, id, channel, event_id, source, message_type, code, detail, instance_id, record_key, " \

@@ -203,7 +203,7 @@ static void foreign_row(struct rig *rig, uint32_t instance, int64_t version, con
 	snprintf(body, sizeof(body), "%u.%d.0", instance, (int)version);
 	rig_query(&rig->store, ",t,", true, STATEMENT_OUTBOX_INSERT, (int64_t)0, "t", test_id(instance), "out", version,
 		  (int64_t)0, id, "d", "broker", "topic", (const char *)NULL, (const char *)NULL, "\x80", "text/plain",
-		  body, 1, owner);
+		  body, 1, (int64_t)0, owner);
 }
 
 static void release_row(struct rig *rig, uint32_t instance, int64_t version, const char *owner)
