@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The smoke bench's driver: one run of the hold-relay scenario, by the engine or by the reference, against a migrated
- * database whose tables are empty. Each mode prints one line of JSON; tests/bench/smoke puts them together.
+ * The driver of the benches: one run of the hold-relay scenario, by the engine or by the reference, or of a loop, against a migrated
+ * database. Each mode prints one line of JSON; tests/bench/smoke and tests/bench/history put them together.
  *
  *	driver migrate              the schema, as `sutra migrate` does it
  *	driver capture              runs one order and keeps its rows in the schema `bench`, for the reference to imitate
  *	driver engine SECONDS       a whole replica, fed and drained through the local transport
  *	driver reference SECONDS N  the same rows by N connections, one transaction a step
  *	driver verify ORDERS        the digest of what the first ORDERS orders have left behind
+ *	driver history              takes instances of a loop from one step to another, as standard input says
  *
  * Order number n is the same in every run: its texts all have the same length, so that rows have the same size.
  */
@@ -66,6 +67,8 @@ void bench_die(const char *fmt, ...) __attribute__((noreturn, format(printf, 1, 
 const char *bench_env(const char *name);
 /* A whole number of at least 1. */
 int64_t bench_number(const char *text);
+/* The number behind `name` in a flat JSON object, or -1. */
+int64_t bench_body_number(struct str body, const char *name);
 /* Connects as the engine does, with the tenant set; as the superuser when `admin`. */
 PGconn *bench_connect(bool admin);
 /* Runs one or several statements that must succeed; rows of the last, to be cleared. */
@@ -76,5 +79,6 @@ int bench_engine(int64_t seconds);
 int bench_capture(void);
 int bench_reference(int64_t seconds, unsigned connections);
 int bench_verify(uint64_t orders);
+int bench_history(void);
 
 #endif

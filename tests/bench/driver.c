@@ -85,6 +85,22 @@ PGconn *bench_connect(bool admin)
 	return pg;
 }
 
+int64_t bench_body_number(struct str body, const char *name)
+{
+	const char *at = memmem(body.ptr, body.len, name, strlen(name));
+	const char *end = body.ptr + body.len;
+	int64_t value = 0;
+
+	if (!at)
+		return -1;
+	at += strlen(name);
+	if (at == end || *at < '0' || *at > '9')
+		return -1;
+	for (; at < end && *at >= '0' && *at <= '9'; at++)
+		value = value * 10 + (*at - '0');
+	return value;
+}
+
 static void say(const char *line, void *arg UNUSED)
 {
 	fprintf(stderr, "%s\n", line);
@@ -128,8 +144,10 @@ int main(int argc, char **argv)
 		return bench_reference(bench_number(argv[2]), (unsigned)bench_number(argv[3]));
 	if (strcmp(mode, "verify") == 0 && argc == 3)
 		return bench_verify((uint64_t)bench_number(argv[2]));
+	if (strcmp(mode, "history") == 0 && argc == 2)
+		return bench_history();
 	fputs("usage: driver migrate | capture | engine SECONDS | reference SECONDS CONNECTIONS | "
-	      "verify ORDERS\n",
+	      "verify ORDERS | history\n",
 	      stderr);
 	return 2;
 }

@@ -1,23 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The engine under load: a whole replica in this process, built as `sutra serve` builds it, without an admin listener. The
- * load is a closed loop: so many orders are outstanding; when an order's first message is settled its payment is sent, and
+ * The engine under load: a whole replica in this process (replica.h). The load is a closed loop: so many orders are outstanding; when an order's first message is settled its payment is sent, and
  * when that is settled the next order. What the process sends is consumed by the two sinks here, which settle at once
  * and count how often each order came: less than once is lost, more is doubled.
  *
  * Everything of the load runs on the consuming loop of the local connection, so it needs no locks; main only waits.
  */
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/time.h"
-#include "model/package.h"
-#include "service.h"
-#include "tests/bench/bench.h"
-#include "transports/local/local.h"
-
-#define DRAIN_TIMEOUT_MS 30000
+#include "tests/bench/replica.h"
 
 enum step { STEP_SPAWN, STEP_RELAY, STEP_COUNT };
 
@@ -26,28 +19,10 @@ struct order_state {
 	uint8_t sent[STEP_COUNT];    /* how often what it sent arrived at the sink */
 };
 
-struct load;
-
-struct sink {
-	struct consumer_sink sink;
-	struct consumer *consumer;
-	struct load *load;
-	enum step step;
-	const char *channel;
-	struct message **pending; /* not settled yet */
-	size_t count, capacity;
-	struct task task;
-	bool posted;
-	bool stopped; /* atomic */
-};
-
 struct load {
-	struct service *service;
-	struct view *view;
-	struct config *config;
-	struct transport_connection *local;
-	struct loop *loop;
-	struct sink sinks[STEP_COUNT];
+	struct bench_replica replica;
+	struct loop *loop; /* the replica's */
+	struct bench_sink sinks[STEP_COUNT];
 	bool withhold; /* atomic: the sinks keep what they get */
 	uint64_t window;
 
@@ -138,199 +113,60 @@ static void load_send(struct load *load, uint64_t order, enum step step)
 						    text, order_total(order)));
 	message->bytes = message->body.len + message->key.len;
 	*sent = (struct sent_step){load, order, step, loop_now_us(load->loop)};
-	if (!local_inject(load->local, STR(BENCH_TENANT), str_of(channel), message, load_settled,
-			  sent))
-		bench_die("nobody consumes %s", channel);
+	replica_inject(&load->replica, channel, message, load_settled, sent);
 }
 
 /* --- what comes out --- */
 
-/* The number behind `name` in a flat JSON object, or -1. */
-static int64_t body_number(struct str body, const char *name)
+static void sink_take(struct bench_sink *sink, struct str body)
 {
-	const char *at = memmem(body.ptr, body.len, name, strlen(name));
-	const char *end = body.ptr + body.len;
-	int64_t value = 0;
-
-	if (!at)
-		return -1;
-	at += strlen(name);
-	if (at == end || *at < '0' || *at > '9')
-		return -1;
-	for (; at < end && *at >= '0' && *at <= '9'; at++)
-		value = value * 10 + (*at - '0');
-	return value;
-}
-
-static void sink_count(struct sink *sink, struct str body)
-{
-	struct load *load = sink->load;
-	int64_t order = body_number(body, "\"orderId\":\"order-");
+	struct load *load = sink->user;
+	enum step step = (enum step)(sink - load->sinks);
+	int64_t order = bench_body_number(body, "\"orderId\":\"order-");
 
 	if (order < 0 || (uint64_t)order >= load->count) {
 		load->unknown++;
 		return;
 	}
-	if (load->orders[order].sent[sink->step]++) {
+	if (load->orders[order].sent[step]++) {
 		load->doubled++;
 		return;
 	}
 	load->arrived++;
-	if (sink->step == STEP_RELAY)
-		load->total += (uint64_t)body_number(body, "\"total\":");
+	if (step == STEP_RELAY)
+		load->total += (uint64_t)bench_body_number(body, "\"total\":");
 }
 
-static void sink_settle_all(struct task *task)
+static void sink_settled(struct bench_sink *sink)
 {
-	struct sink *sink = container_of(task, struct sink, task);
-
-	sink->posted = false;
-	if (__atomic_load_n(&sink->load->withhold, __ATOMIC_ACQUIRE))
-		return;
-	for (size_t i = 0; i < sink->count; i++)
-		sink->consumer->ops->settle(sink->consumer, sink->pending[i], SETTLE_DONE);
-	sink->count = 0;
-	load_check_done(sink->load);
-}
-
-static void sink_deliver(struct consumer_sink *base, struct message *message)
-{
-	struct sink *sink = container_of(base, struct sink, sink);
-
-	if (sink->count == sink->capacity) {
-		sink->capacity = sink->capacity ? sink->capacity * 2 : 1024;
-		sink->pending = mem_array(sink->pending, sink->capacity, sizeof(*sink->pending));
-	}
-	sink->pending[sink->count++] = message;
-	sink_count(sink, message->body);
-	if (!sink->posted) {
-		sink->posted = true;
-		loop_post(sink->load->loop, &sink->task);
-	}
-}
-
-static void sink_revoke(struct consumer_sink *base, void *lease UNUSED)
-{
-	struct sink *sink = container_of(base, struct sink, sink);
-
-	for (size_t i = 0; i < sink->count; i++)
-		sink->consumer->ops->settle(sink->consumer, sink->pending[i], SETTLE_BACK);
-	sink->count = 0;
-}
-
-static void sink_state(struct consumer_sink *base UNUSED, enum consumer_state state UNUSED,
-		       const char *detail UNUSED)
-{
-}
-
-static void sink_stopped(struct consumer_sink *base)
-{
-	__atomic_store_n(&container_of(base, struct sink, sink)->stopped, true, __ATOMIC_RELEASE);
-}
-
-static void sink_start(void *arg)
-{
-	struct sink *sink = arg;
-
-	sink->consumer->ops->start(sink->consumer);
-}
-
-static void sink_stop(void *arg)
-{
-	struct sink *sink = arg;
-
-	sink->consumer->ops->stop(sink->consumer);
-}
-
-static void sink_open(struct load *load, enum step step, const char *channel)
-{
-	struct sink *sink = &load->sinks[step];
-	struct consumer_settings settings = {
-		.loop = load->loop,
-		.tenant = BENCH_TENANT,
-		.channel = channel,
-		.bind = channel,
-		.group = "bench",
-		.max_in_flight = 1 << 20,
-	};
-
-	sink->sink = (struct consumer_sink){sink_deliver, sink_revoke, sink_state, sink_stopped};
-	sink->load = load;
-	sink->step = step;
-	sink->channel = channel;
-	sink->task.run = sink_settle_all;
-	sink->consumer = load->local->transport->consumer_new(load->local, &settings, &sink->sink);
-	loop_call(load->loop, sink_start, sink);
-}
-
-static bool sink_is_stopped(void *arg)
-{
-	return __atomic_load_n(&((struct sink *)arg)->stopped, __ATOMIC_ACQUIRE);
-}
-
-static void sink_close(struct load *load, enum step step)
-{
-	struct sink *sink = &load->sinks[step];
-
-	loop_call(load->loop, sink_stop, sink);
-	if (!loop_wait(runtime_threads(), sink_is_stopped, sink, DRAIN_TIMEOUT_MS))
-		bench_die("the sink %s does not stop", sink->channel);
-	sink->consumer->ops->free(sink->consumer);
-	free(sink->pending);
+	load_check_done(sink->user);
 }
 
 /* --- the replica --- */
 
-static void load_package(struct load *load)
-{
-	struct package_limits limits = PACKAGE_LIMITS_DEFAULT;
-	const char *path = bench_env("SUTRA_BENCH_PACKAGE");
-	struct deployment *deployment = NULL;
-	struct package *package = NULL;
-	struct findings findings = {0};
-	struct buf text = BUF_INIT;
-	struct view_member member;
-
-	if (package_read(path, &limits, &package, &findings) != RESULT_OK ||
-	    package_build(package, &deployment, &findings) != RESULT_OK)
-		bench_die("%s", findings.text.data);
-	member = (struct view_member){deployment, DEPLOYMENT_ACTIVE};
-	if (view_build(1, &member, 1, &load->view, &text) != RESULT_OK)
-		bench_die("%s", text.data);
-	deployment_unref(&deployment);
-	package_free(&package);
-	findings_done(&findings);
-	buf_done(&text);
-}
-
 static void load_open(struct load *load)
 {
-	struct config_findings findings = {.text = BUF_INIT};
-	struct service_seams seams = {.runtime = runtime_threads()};
-	struct error err = ERROR_INIT;
+	static const char *const channels[STEP_COUNT] = {"stock-sink", "replies-sink"};
 
-	if (config_load_text("bench", STR(""), environ, &load->config, &findings) != RESULT_OK)
-		bench_die("%s", findings.text.data);
-	buf_done(&findings.text);
-	load_package(load);
-	seams.view = load->view;
-	if (service_new(load->config, &seams, &load->service, &err) != RESULT_OK ||
-	    service_start(load->service, &err) != RESULT_OK)
-		bench_die("%s", err.text);
-	load->local = &load->service->connections[0].base;
-	load->loop = load->local->consume_loop;
-	sink_open(load, STEP_SPAWN, "stock-sink");
-	sink_open(load, STEP_RELAY, "replies-sink");
+	replica_open(&load->replica);
+	load->loop = load->replica.loop;
+	for (enum step step = 0; step < STEP_COUNT; step++) {
+		struct bench_sink *sink = &load->sinks[step];
+
+		sink->take = sink_take;
+		sink->settled = sink_settled;
+		sink->withhold = &load->withhold;
+		sink->user = load;
+		sink_open(sink, &load->replica, channels[step]);
+	}
 }
 
 static void load_close(struct load *load)
 {
-	service_stop(load->service);
+	replica_stop(&load->replica);
 	for (enum step step = 0; step < STEP_COUNT; step++)
-		sink_close(load, step);
-	service_free(&load->service);
-	view_unref(&load->view);
-	config_free(&load->config);
+		sink_close(&load->sinks[step]);
+	replica_free(&load->replica);
 	free(load->orders);
 	free(load->latency.us);
 }
@@ -407,7 +243,7 @@ int bench_engine(int64_t seconds)
 		fprintf(stderr, "driver: after %d s some orders are not through\n",
 			DRAIN_TIMEOUT_MS / 1000);
 	cpu_us = bench_cpu_us() - cpu_us;
-	store_stats_read(load.service->store, &stats);
+	store_stats_read(load.replica.service->store, &stats);
 	printf("{\"orders\": %llu, \"steps\": %llu, \"seconds\": %.6f, \"cpu_us\": %lld, \"lost\": "
 	       "%llu, \"doubled\": %llu, "
 	       "\"unknown\": %llu, \"given_back\": %llu, \"total\": %llu, \"total_expected\": %llu",
