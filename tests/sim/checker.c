@@ -189,7 +189,7 @@ static void commit_kept(struct checker *checker, const struct segment_call *call
 
 	for (uint32_t i = 0; i < p[0].count; i++) {
 		struct load_event *event = checker_event_of_body(checker, p[4].strs[i],
-								 p[8].strs[i]);
+								 p[9].strs[i]);
 
 		if (event) {
 			sim_note(checker->sim, "%s is kept", event->id);
