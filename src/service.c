@@ -162,6 +162,7 @@ static void service_build_lanes(struct service *service)
 				      .max_values = (uint32_t)config_int(config, "codec.max-values")},
 			   .max_headers = (uint32_t)config_int(config, "codec.max-headers")},
 		.max_step_nodes = 10000,
+		.failure_attempts = (uint32_t)config_int(config, "failure.retry.max-attempts"),
 		.max_variables_bytes = (uint64_t)config_int(config, "instance.max-variables-bytes"),
 	};
 

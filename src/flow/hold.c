@@ -208,12 +208,12 @@ void hold_received(struct delivery *dlv)
 
 /*
  * Where the channel says so, a refused delivery goes back to the broker, for another replica's consumer to take; not where
- * the broker counts that against the message.
+ * the broker counts that against the message; nor one whose step failed, for only we count that.
  */
 static bool hold_requeues(const struct delivery *dlv)
 {
 	return dlv->intake->settings.requeues && !dlv->is_place && dlv->request.answer == ANSWER_REFUSED &&
-	       !dlv->message->returns_are_counted;
+	       !dlv->request.failures && !dlv->message->returns_are_counted;
 }
 
 static void hold_over(struct loop_timer *timer)

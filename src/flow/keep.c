@@ -279,6 +279,7 @@ static void place_fresh(struct place *place)
 	place_unload(place);
 	place->is_dated = false;
 	dlv->attempts = 0;
+	dlv->request.failures = 0;
 	dlv->held_since_us = 0;
 	dlv->unmatched_since_us = 0;
 	dlv->request.unmatched_is_final = false;

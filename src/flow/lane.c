@@ -47,12 +47,14 @@ void lane_init(struct lane *lane, struct lane_set *set, struct executor_thread *
 	list_init(&lane->queue);
 	list_init(&lane->waiters);
 	lane->next.run = lane_next;
+	map_init(&lane->retry.failures);
 	turn_init(&lane->turn, lane);
 }
 
 void lane_done(struct lane *lane)
 {
 	turn_done(&lane->turn);
+	retry_done(&lane->retry);
 	view_unref(&lane->view);
 	view_unref(&lane->next_view);
 }

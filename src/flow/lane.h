@@ -16,6 +16,7 @@
 #include "base/loop.h"
 #include "engine/step.h"
 #include "flow/decode.h"
+#include "flow/retry.h"
 #include "flow/turn.h"
 #include "model/deployment.h"
 #include "transports/transport.h"
@@ -31,7 +32,7 @@ enum lane_answer {
 	ANSWER_DROPPED,	    /* unmatched on a channel that says `then = "drop"` */
 	ANSWER_RESOLVED,    /* resolve_only: nobody waits for it now; `order_key` says behind whom it belongs */
 	ANSWER_HANDOFF,	    /* resolved; the instance lives on lane `target_lane`: submit it there */
-	ANSWER_REFUSED,	    /* the claim is held, nothing was written: hold */
+	ANSWER_REFUSED,	    /* the claim is held, or the step is to be tried again; nothing was written: hold */
 	ANSWER_UNMATCHED,   /* no live wait: hold, resolve again */
 	ANSWER_AGAIN,	    /* the wait was gone at the owner lane: resolve again, keeping its place */
 	ANSWER_KEPT_LOST,   /* the kept message is another replica's by now, or gone: nothing was written */
@@ -72,7 +73,7 @@ static inline bool request_is_admin(enum request_kind kind)
  * sender's. Their answers:
  *
  *	COMMITTED    the step is committed; `status` is the instance's now (a step may also have committed as FAILED: `error`)
- *	REFUSED      claim held, or pinned to a deployment that is not loaded here; an instance that is absent or has ended is
+ *	REFUSED      claim held, or the step failed and is to be tried again, or pinned to a deployment that is not loaded here; an instance that is absent or has ended is
  *	             refused too
  *	AGAIN        there is nothing to do it to (any more): `error` says why. Of a timer: its row is stale; of a schedule:
  *	             somebody else advanced it, or its deployment is not Active here
@@ -101,6 +102,7 @@ struct lane_request {
 	int64_t kept_seq;
 	struct str event_id; /* instead of what any rule makes of the message: it is a replay; absent = by the rules */
 	struct id replay_of; /* the dead letter that goes with its effect; none = all zero */
+	uint32_t failures;   /* how often its step has failed and was to be tried again; the sender keeps it from try to try */
 	struct arena resolved; /* of the last resolve: target, inbox and interest keys */
 
 	int64_t due_us;			/* TIMER, SCHEDULE: what the row said */
@@ -143,6 +145,7 @@ struct lane {
 	struct view *view; /* what this lane resolves by; flips between two requests */
 	struct view *next_view;
 	struct turn turn;
+	struct retry retry;
 	struct lane_stats stats;
 	struct task next;
 };

@@ -26,6 +26,7 @@ struct lane_set_settings {
 	struct decode_settings decode;
 	uint32_t max_step_nodes;
 	uint64_t max_variables_bytes;
+	uint32_t failure_attempts; /* failure.retry.max-attempts */
 };
 
 /* One executor thread: its loop and its Lua state. */

@@ -520,6 +520,28 @@ static void turn_claim(struct turn *turn)
 
 /* --- 3 step --- */
 
+/* The step cannot stand. True: nothing is committed for now, and that is answered. */
+static bool turn_tries_again(struct turn *turn, const struct error *why)
+{
+	enum retry_verdict verdict = retry_failed(turn);
+	char id[ID_TEXT_SIZE];
+	struct log_about about = turn_about(turn, why->code, id);
+
+	if (verdict == RETRY_FAIL)
+		return false;
+	outbox_parcel_free(&turn->parcel);
+	if (verdict == RETRY_NEVER) {
+		turn_reject_claimed(turn, why);
+		return true;
+	}
+	log_warning(&about, "step failed, time %u; it is tried again, nothing was written: %s", turn->request->failures, why->text);
+	if (turn->claimed)
+		turn_give_up_claim(turn, ANSWER_REFUSED, why->code, why->text);
+	else
+		turn_answer_error(turn, ANSWER_REFUSED, why->code, why->text);
+	return true;
+}
+
 /* The step cannot stand: commit the instance as FAILED, its waits resolved, and the message's dead letter. */
 static void turn_fail(struct turn *turn, const struct error *why, const struct node *at)
 {
@@ -527,6 +549,8 @@ static void turn_fail(struct turn *turn, const struct error *why, const struct n
 	const struct node *nowhere;
 	struct error err = ERROR_INIT;
 
+	if (turn_tries_again(turn, why))
+		return;
 	outbox_parcel_free(&turn->parcel);
 	engine_fail(&env, turn->inst, turn->id, turn->request->tenant, turn->start, turn->event, why, at, &turn->step);
 	/* Without sends there is nothing left to code, so this cannot be refused. */
@@ -577,6 +601,8 @@ static void turn_step(struct turn *turn)
 		turn_reject_claimed(turn, &err);
 		return;
 	}
+	if (turn->step.failed && turn_tries_again(turn, &turn->step.failure))
+		return;
 	if (commit_build_step(turn, &at, &err) != RESULT_OK) {
 		turn_fail(turn, &err, at);
 		return;
@@ -624,6 +650,7 @@ static void turn_committed_ok(struct turn *turn)
 		return;
 	}
 	turn_count_commit(turn);
+	retry_committed(turn);
 	turn_wake(turn);
 	if (turn->step.failed) {
 		about = turn_about(turn, turn->step.failure.code, id);

@@ -565,8 +565,10 @@ void bpmn_read_process_rules(struct bpmn_reader *reader, struct element *el)
 	struct element *extensions = element_child(el, "extensionElements");
 
 	for (struct element *q = extensions ? extensions->first : NULL; q; q = q->next) {
-		if (is_q(q, "process"))
-			only_default(reader, q, "idempotent", "false");
+		if (is_q(q, "process")) {
+			q->used = true;
+			reader->process->idempotent = flag(reader, q, "idempotent");
+		}
 		if (is_q(q, "onValidation"))
 			only_default(reader, q, "mode", "reject");
 	}

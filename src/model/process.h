@@ -217,6 +217,7 @@ struct process {
 	struct inside inside;
 	bool torn;   /* while it is built: parts of it were refused */
 	bool called; /* by a call activity of the package */
+	bool idempotent; /* a failed step may be tried again */
 	const char *file;           /* path inside the package */
 	int line;
 };

@@ -203,6 +203,7 @@ struct flow_fixture *flow_fixture_new(const struct flow_fixture_settings *settin
 		.decode = {VALUE_LIMITS_DEFAULT, 256},
 		.max_step_nodes = 10000,
 		.max_variables_bytes = 1 << 20,
+		.failure_attempts = settings->failure_attempts,
 	};
 	struct error err = ERROR_INIT;
 	char owner[128];

@@ -41,6 +41,7 @@ struct flow_fixture_settings {
 	int64_t claim_timeout_ms;  /* of instances; default a minute */
 	struct intake_settings intake; /* bounds of holds and the like; names, backoff and unmatched_hold_ms are the fixture's */
 	const char *keeper;	   /* default "fixture" */
+	uint32_t failure_attempts;
 };
 
 struct flow_fixture {
