@@ -260,7 +260,8 @@ static void batch_histogram(struct buf *out, const struct store_stats *stats)
 	} kinds[] = {{STORE_CLAIM, "claim"},
 		     {STORE_RESOLVE, "resolve"},
 		     {STORE_COMMIT, "commit"},
-		     {STORE_QUERY, "query"}};
+		     {STORE_QUERY, "query"},
+		     {STORE_PROBE, "probe"}};
 	const unsigned last = ARRAY_LEN(stats->batch_histogram) - 1;
 
 	family(out, "sutra_batch_elements", "histogram",

@@ -299,7 +299,7 @@ struct batch *batch_form(struct store *store, enum store_kind kind)
 	form_from(batch, &store->queues[kind]);
 	if (releases)
 		form_from(batch, &store->queues[STORE_RELEASE]);
-	if (kind != STORE_RESOLVE && batch->count > 1)
+	if (kind != STORE_RESOLVE && kind != STORE_PROBE && batch->count > 1)
 		qsort(batch->elements, batch->count, sizeof(struct store_request *),
 		      element_compare);
 	batch_path(batch);

@@ -62,6 +62,11 @@ enum store_outcome resolve_check(const struct store_resolve *resolve, struct err
 	return outcome_of(tenant_check(resolve->tenant, err));
 }
 
+enum store_outcome probe_check(const struct store_probe *probe, struct error *err)
+{
+	return outcome_of(tenant_check(probe->tenant, err));
+}
+
 static bool correlation_check(const struct store_commit *commit, struct error *err)
 {
 	for (uint32_t i = 0; i < commit->waits_added_count; i++)
@@ -99,11 +104,13 @@ static bool kept_check(const struct store_commit *commit, struct error *err)
 {
 	bool ends = !id_is_none(commit->kept_removed);
 
+	for (uint32_t i = 0; i < commit->early_count; i++)
+		ends |= commit->early[i].is_kept;
 	if (!text_check(commit->keeper, STORE_TEXT_MAX, "keeper", err))
 		return false;
 	if (ends && !commit->keeper.len) {
 		error_set(err, RESULT_REJECT, CODE_RUNTIME_STORE_REJECTED,
-			  "a commit that ends a kept message names no keeper");
+			  "a commit that ends a kept message, or marks it, names no keeper");
 		return false;
 	}
 	for (uint32_t i = 0; i < commit->kept_added_count; i++)
@@ -190,5 +197,7 @@ uint64_t commit_size(const struct store_commit *commit)
 
 		size += 256 + row->body.len + row->envelope.len + row->source.len;
 	}
+	for (uint32_t i = 0; i < commit->early_count; i++)
+		size += 64ull * (1 + commit->early[i].key_count);
 	return size;
 }

@@ -149,6 +149,7 @@ static inline void set_bool(struct column *column, uint32_t i, bool value)
 /* Whether the database can take the element's texts; else REJECTED or WAIT_NOT_UNIQUE with an error. @thread any */
 enum store_outcome claim_check(const struct store_claim *claim, struct error *err);
 enum store_outcome release_check(const struct store_release *release, struct error *err);
+enum store_outcome probe_check(const struct store_probe *probe, struct error *err);
 enum store_outcome resolve_check(const struct store_resolve *resolve, struct error *err);
 enum store_outcome commit_check(const struct store_commit *commit, struct error *err);
 /* The text itself, or a copy made valid: U+FFFD in the place of what is not. */

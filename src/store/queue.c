@@ -42,6 +42,8 @@ struct str request_tenant(const struct store_request *request)
 		return container_of(request, const struct store_resolve, base)->tenant;
 	case STORE_COMMIT:
 		return container_of(request, const struct store_commit, base)->tenant;
+	case STORE_PROBE:
+		return container_of(request, const struct store_probe, base)->tenant;
 	case STORE_QUERY:
 	case STORE_KIND_COUNT:
 		break;

@@ -26,6 +26,11 @@ static struct store_resolve *resolve_of(struct store_request *request)
 	return container_of(request, struct store_resolve, base);
 }
 
+static struct store_probe *probe_of(struct store_request *request)
+{
+	return container_of(request, struct store_probe, base);
+}
+
 static struct store_commit *commit_of(struct store_request *request)
 {
 	return container_of(request, struct store_commit, base);
@@ -186,12 +191,34 @@ static void build_kept_probe(struct batch *batch, uint32_t count)
 	}
 }
 
+static void build_failed_probe(struct batch *batch)
+{
+	uint32_t count = 0, at = 0;
+	struct column *c;
+
+	for (uint32_t i = 0; i < batch->count; i++)
+		count += resolve_of(batch->elements[i])->alias_key_count;
+	if (!count)
+		return;
+	c = segment_call(batch, STATEMENT_FAILED_PROBE, count);
+	for (uint32_t i = 0; i < batch->count; i++) {
+		struct store_resolve *resolve = resolve_of(batch->elements[i]);
+
+		for (uint32_t k = 0; k < resolve->alias_key_count; k++, at++) {
+			set_int(&c[0], at, i);
+			set_str(&c[1], at, resolve->tenant);
+			set_id(&c[2], at, resolve->alias_keys[k]);
+		}
+	}
+}
+
 static void build_resolves(struct batch *batch)
 {
 	uint32_t inbox = 0, waits = 0, kept = 0, at = 0;
 	struct column *c;
 
-	segment_begin(batch, 3);
+	segment_begin(batch, 4);
+	build_failed_probe(batch);
 	for (uint32_t i = 0; i < batch->count; i++) {
 		inbox += resolve_of(batch->elements[i])->inbox_key_count;
 		waits += resolve_of(batch->elements[i])->wait_key_count;
@@ -281,6 +308,20 @@ static void take_kept_rows(struct batch *batch, const struct rows *rows)
 	}
 }
 
+static void take_failed_rows(struct batch *batch, const struct rows *rows)
+{
+	for (uint32_t i = 0; i < rows->row_count; i++) {
+		const struct field *f = rows_at(rows, i, 0);
+		struct store_resolve *resolve;
+
+		assert(f[0].i >= 0 && f[0].i < batch->count);
+		resolve = resolve_of(batch->elements[f[0].i]);
+		if (!resolve->failed)
+			resolve->failed = arena_alloc(resolve->base.arena, rows->row_count * sizeof(struct id));
+		resolve->failed[resolve->failed_count++] = f[1].id;
+	}
+}
+
 static void take_resolves(struct batch *batch)
 {
 	for (uint32_t i = 0; i < batch->count; i++) {
@@ -289,6 +330,8 @@ static void take_resolves(struct batch *batch)
 		resolve->duplicate = false;
 		resolve->duplicate_instance = ID_NONE;
 		resolve->kept_ahead = false;
+		resolve->failed = NULL;
+		resolve->failed_count = 0;
 		resolve->waits = NULL;
 		resolve->wait_count = 0;
 	}
@@ -299,8 +342,55 @@ static void take_resolves(struct batch *batch)
 			take_inbox_rows(batch, &call->rows);
 		else if (call->statement == STATEMENT_KEPT_PROBE)
 			take_kept_rows(batch, &call->rows);
+		else if (call->statement == STATEMENT_FAILED_PROBE)
+			take_failed_rows(batch, &call->rows);
 		else
 			take_wait_rows(batch, &call->rows);
+	}
+	for (uint32_t i = 0; i < batch->count; i++)
+		store_answer(batch->store, batch->elements[i], STORE_OK);
+}
+
+/* --- probes --- */
+
+static void build_probes(struct batch *batch)
+{
+	uint32_t count = 0, at = 0;
+	struct column *c;
+
+	segment_begin(batch, 1);
+	for (uint32_t i = 0; i < batch->count; i++)
+		count += probe_of(batch->elements[i])->key_count;
+	c = segment_call(batch, STATEMENT_EARLY_PROBE, count);
+	for (uint32_t i = 0; i < batch->count; i++) {
+		struct store_probe *probe = probe_of(batch->elements[i]);
+
+		for (uint32_t k = 0; k < probe->key_count; k++, at++) {
+			set_int(&c[0], at, i);
+			set_str(&c[1], at, probe->tenant);
+			set_id(&c[2], at, probe->keys[k]);
+		}
+	}
+}
+
+static void take_probes(struct batch *batch)
+{
+	const struct rows *rows = &batch->own.calls[0].rows;
+
+	for (uint32_t i = 0; i < batch->count; i++) {
+		probe_of(batch->elements[i])->found = NULL;
+		probe_of(batch->elements[i])->found_count = 0;
+	}
+	for (uint32_t i = 0; i < rows->row_count; i++) {
+		const struct field *f = rows_at(rows, i, 0);
+		struct store_probe *probe;
+
+		assert(f[0].i >= 0 && f[0].i < batch->count);
+		probe = probe_of(batch->elements[f[0].i]);
+		if (!probe->found)
+			probe->found = arena_alloc(probe->base.arena, rows->row_count * sizeof(*probe->found));
+		probe->found[probe->found_count++] = (struct store_early){
+			f[1].id, field_copy(probe->base.arena, &f[2]), field_copy(probe->base.arena, &f[3])};
 	}
 	for (uint32_t i = 0; i < batch->count; i++)
 		store_answer(batch->store, batch->elements[i], STORE_OK);
@@ -457,6 +547,21 @@ static void build_kept_deletes(struct batch *batch)
 		set_id(&c[2], i, refs[i].key);
 		set_str(&c[3], i, commit->keeper);
 	}
+}
+
+/* Those of the messages that the statement before this one has ended. */
+static void build_early_deletes(struct batch *batch)
+{
+	const struct segment_call *call = &batch->own.calls[batch->own.call_count ? batch->own.call_count - 1 : 0];
+	const struct column *ended = call->params;
+	struct column *c;
+
+	if (!batch->own.call_count || call->statement != STATEMENT_KEPT_DELETE)
+		return;
+	c = segment_call(batch, STATEMENT_EARLY_DELETE, ended[0].count);
+	c[0] = ended[0];
+	c[1] = ended[1];
+	c[2] = ended[2];
 }
 
 static void build_inbox(struct batch *batch)
@@ -835,16 +940,73 @@ static void build_kept(struct batch *batch)
 	}
 }
 
+/* Marks what was kept before; then the early rows of all, by key. */
+static void build_early(struct batch *batch)
+{
+	uint32_t marks = 0, keys = 0, at = 0;
+	struct key_ref *refs;
+	struct column *c;
+
+	for (uint32_t i = 0; i < batch->count; i++) {
+		struct store_commit *commit = commit_of(batch->elements[i]);
+
+		for (uint32_t k = 0; k < commit->early_count; k++) {
+			marks += commit->early[k].is_kept;
+			keys += commit->early[k].key_count;
+		}
+	}
+	refs = arena_alloc(&batch->arena, (marks + keys + 1) * sizeof(*refs));
+	for (uint32_t i = 0; i < batch->count; i++) {
+		struct store_commit *commit = commit_of(batch->elements[i]);
+
+		for (uint32_t k = 0; k < commit->early_count; k++)
+			if (commit->early[k].is_kept)
+				refs[at++] = (struct key_ref){commit->early[k].message, ID_NONE, i, k};
+	}
+	if (marks) {
+		qsort(refs, marks, sizeof(*refs), key_ref_compare);
+		c = segment_call(batch, STATEMENT_EARLY_MARK, marks);
+		for (uint32_t i = 0; i < marks; i++) {
+			struct store_commit *commit = commit_of(batch->elements[refs[i].ord]);
+
+			set_int(&c[0], i, refs[i].ord);
+			set_str(&c[1], i, commit->tenant);
+			set_id(&c[2], i, refs[i].key);
+			set_str(&c[3], i, commit->keeper);
+			set_int(&c[4], i, commit->early[refs[i].row].unmatched_us);
+		}
+	}
+	at = 0;
+	for (uint32_t i = 0; i < batch->count; i++) {
+		struct store_commit *commit = commit_of(batch->elements[i]);
+
+		for (uint32_t k = 0; k < commit->early_count; k++)
+			for (uint32_t n = 0; n < commit->early[k].key_count; n++)
+				refs[at++] = (struct key_ref){commit->early[k].keys[n], commit->early[k].message, i, k};
+	}
+	if (!keys)
+		return;
+	qsort(refs, keys, sizeof(*refs), key_ref_compare);
+	c = segment_call(batch, STATEMENT_EARLY_INSERT, keys);
+	for (uint32_t i = 0; i < keys; i++) {
+		set_int(&c[0], i, refs[i].ord);
+		set_str(&c[1], i, commit_of(batch->elements[refs[i].ord])->tenant);
+		set_id(&c[2], i, refs[i].key);
+		set_id(&c[3], i, refs[i].slot);
+	}
+}
+
 static void build_commits(struct batch *batch)
 {
 	struct key_ref *refs;
 	uint32_t count;
 
-	segment_begin(batch, 16);
+	segment_begin(batch, 19);
 	batch->own.writes = true;
 	batch->own.durable = true;
 	build_fences(batch);
 	build_kept_deletes(batch);
+	build_early_deletes(batch);
 	build_inbox(batch);
 	refs = wait_refs(batch, false, ROWS_ALL, &count);
 	build_deletes(batch, STATEMENT_WAIT_DELETE, refs, count);
@@ -862,6 +1024,7 @@ static void build_commits(struct batch *batch)
 	build_dead_letters(batch, STATEMENT_DEAD_LETTER_REPLACE, true);
 	build_dead_letter_deletes(batch);
 	build_kept(batch);
+	build_early(batch);
 	if (!batch->own.call_count)
 		segment_call(batch, STATEMENT_PING, 0);
 }
@@ -901,6 +1064,8 @@ void segment_build(struct batch *batch)
 		build_claims(batch);
 	else if (batch->kind == STORE_RESOLVE)
 		build_resolves(batch);
+	else if (batch->kind == STORE_PROBE)
+		build_probes(batch);
 	else
 		build_commits(batch);
 }
@@ -911,6 +1076,8 @@ void segment_take(struct batch *batch)
 		take_claims(batch);
 	else if (batch->kind == STORE_RESOLVE)
 		take_resolves(batch);
+	else if (batch->kind == STORE_PROBE)
+		take_probes(batch);
 	else
 		take_commits(batch);
 }

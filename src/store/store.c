@@ -294,7 +294,7 @@ static struct batch *query_form(struct store *store)
 /* The next batch of the path from the queues, kind by kind in turn; NULL if nothing waits. */
 static struct batch *path_form(struct store *store)
 {
-	static const enum store_kind turns[] = {STORE_COMMIT, STORE_CLAIM, STORE_RESOLVE};
+	static const enum store_kind turns[] = {STORE_COMMIT, STORE_CLAIM, STORE_RESOLVE, STORE_PROBE};
 
 	for (uint32_t i = 0; i < ARRAY_LEN(turns); i++) {
 		uint32_t turn = (store->turn + i) % ARRAY_LEN(turns);
@@ -396,11 +396,16 @@ void store_release(struct store *store, struct store_release *release)
 
 void store_resolve(struct store *store, struct store_resolve *resolve)
 {
-	uint64_t size = 32ull * (resolve->inbox_key_count + resolve->wait_key_count +
+	uint64_t size = 32ull * (resolve->inbox_key_count + resolve->wait_key_count + resolve->alias_key_count +
 				 !id_is_none(resolve->order_key));
 
 	request_send(store, &resolve->base, STORE_RESOLVE, size,
 		     resolve_check(resolve, &resolve->base.error));
+}
+
+void store_probe(struct store *store, struct store_probe *probe)
+{
+	request_send(store, &probe->base, STORE_PROBE, 32ull * probe->key_count, probe_check(probe, &probe->base.error));
 }
 
 void store_commit(struct store *store, struct store_commit *commit)

@@ -45,6 +45,7 @@ enum store_kind {
 	STORE_RESOLVE,
 	STORE_COMMIT,
 	STORE_QUERY, /* everything that is not on the path: one segment as given */
+	STORE_PROBE,
 	STORE_KIND_COUNT
 };
 
@@ -109,7 +110,12 @@ struct store_resolve {
 	/* Are there kept messages of this order key before `kept_before`? None = not asked. */
 	struct id order_key;
 	int64_t kept_before; /* the message's own seq if it is kept; else INT64_MAX */
+	/* Does a FAILED instance carry one of these aliases? */
+	const struct id *alias_keys;
+	uint32_t alias_key_count;
 	/* Out, when OK. */
+	struct id *failed; /* such instances, by alias */
+	uint32_t failed_count;
 	bool kept_ahead;
 	bool duplicate;
 	struct id duplicate_instance; /* none if the effect had no instance */
@@ -117,6 +123,28 @@ struct store_resolve {
 	uint32_t wait_count;
 };
 void store_resolve(struct store *store, struct store_resolve *resolve);
+
+/* An early message that looks for a wait of one of the keys. */
+struct store_early {
+	struct id order_key;
+	struct str channel;
+	struct str keeper; /* absent = nobody's */
+};
+
+/*
+ * What has come before the waits that a commit has just added? To be asked once the commit is answered: whoever keeps an early message
+ * looks for waits after its own commit, so that one of the two sees the other (a look inside either transaction would miss).
+ */
+struct store_probe {
+	struct store_request base;
+	struct str tenant;
+	const struct id *keys; /* of waits */
+	uint32_t key_count;
+	/* Out, when OK: one an order key, channel and keeper. */
+	struct store_early *found;
+	uint32_t found_count;
+};
+void store_probe(struct store *store, struct store_probe *probe);
 
 /* The tenants of a segment, ",a,b,": of rows in any order, each about once. In the arena, terminated.
  * @thread any */
@@ -193,6 +221,18 @@ struct kept_row {
 	int64_t unmatched_us; /* wall clock: since when nobody waits for it; 0 = not so */
 };
 
+/*
+ * Nobody waits yet for a kept message, which looks for waits of these keys: it is early. One that was kept before must be
+ * the keeper's; else nothing happens.
+ */
+struct kept_early {
+	struct id message;
+	bool is_kept;	      /* before; not by this commit */
+	int64_t unmatched_us; /* is_kept: since when */
+	const struct id *keys;
+	uint32_t key_count;
+};
+
 /* A row of `timer`. */
 struct store_timer_row {
 	uint32_t token;
@@ -267,10 +307,13 @@ struct store_commit {
 	struct str keeper;
 	const struct kept_row *kept_added;
 	uint32_t kept_added_count;
+	const struct kept_early *early;
+	uint32_t early_count;
 	struct id kept_removed;
 };
 /*
- * Without an instance there may be kept messages added, or one removed, or one removed and a dead letter.
+ * Without an instance there may be kept messages added or marked as early, or one removed, or one removed and a dead letter, or one removed
+ * and others, with the inbox keys of all, that stand for it.
  *
  * Texts that are not UTF-8, or hold a NUL, or are longer than STORE_TEXT_MAX where the database indexes them, are REJECTED;
  * those of dead letters, `detail` and the source of a kept message are made valid instead, for a dead letter must never be lost.

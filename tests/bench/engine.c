@@ -214,7 +214,7 @@ static void print_store(const struct store_stats *stats)
 	printf(", \"batches\": {");
 	for (int kind = 0; kind < STORE_KIND_COUNT; kind++) {
 		static const char *const names[] = {"claim", "release", "resolve", "commit",
-						    "query"};
+						    "query", "probe"};
 
 		printf("%s\"%s\": [%llu, %llu]", kind ? ", " : "", names[kind],
 		       (unsigned long long)stats->batches[kind],

@@ -14,7 +14,8 @@
 #define FILLED 40000
 
 /* Tables that grow with the load. */
-static const char *const large[] = {"instance", "wait", "alias", "inbox", "outbox_entry", "dead_letter", "inbox_message"};
+static const char *const large[] = {"instance", "wait", "alias", "inbox", "outbox_entry", "dead_letter", "inbox_message",
+				    "early"};
 
 static bool is_large(const char *plan_line)
 {
@@ -127,6 +128,7 @@ static const char *kept_index(enum statement_id id)
 	switch (id) {
 	case STATEMENT_KEPT_PROBE:
 	case STATEMENT_KEPT_LOAD:
+	case STATEMENT_KEPT_TAKE:
 		return "inbox_message_order";
 	case STATEMENT_KEPT_RECOVER:
 	case STATEMENT_KEPT_RELEASE:
@@ -217,6 +219,10 @@ static void fill(PGconn *pg)
 		"insert into sutra.inbox_message (id, order_key, tenant, channel, kind, keeper, created_at, envelope, body) "
 		"select gen_random_uuid(), gen_random_uuid(), 't' || n %% 7, 'c', 'overflow', 'boot-' || n %% 3, now(), '', "
 		"repeat('x', 200)::bytea from generate_series(1, %d) n",
+		FILLED);
+	pg_exec(pg,
+		"insert into sutra.early (key, message_id, tenant) select gen_random_uuid(), gen_random_uuid(), 't' || n %% 7 "
+		"from generate_series(1, %d) n",
 		FILLED);
 }
 

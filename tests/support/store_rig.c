@@ -79,6 +79,9 @@ static void dispatch(struct store_rig *rig, struct store_request *request)
 	case STORE_COMMIT:
 		store_commit(rig->store, container_of(request, struct store_commit, base));
 		return;
+	case STORE_PROBE:
+		store_probe(rig->store, container_of(request, struct store_probe, base));
+		return;
 	case STORE_QUERY:
 		store_query(rig->store, container_of(request, struct store_query, base));
 		return;

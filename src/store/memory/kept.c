@@ -250,6 +250,23 @@ bool run_kept_recover(struct tx *tx, struct segment_call *call)
 	return true;
 }
 
+bool run_kept_take(struct tx *tx, struct segment_call *call)
+{
+	const struct column *p = call->params;
+
+	for (uint32_t i = 0; i < p[0].count; i++) {
+		struct row *row = kept_first(tx, p[1].strs[0], p[0].ids[i]);
+
+		for (; row; row = kept_next(row)) {
+			if (kept_is_of(row, p[3].strs[0]) || !str_equal(row->fields[KEPT_channel].str, p[2].strs[0]))
+				continue;
+			tx_set(tx, TABLE_KEPT, row, KEPT_keeper, param_field(&p[3], 0));
+			count_key(tx, call, row->fields[KEPT_order_key].id);
+		}
+	}
+	return true;
+}
+
 bool run_kept_release(struct tx *tx, struct segment_call *call)
 {
 	const struct column *p = call->params;

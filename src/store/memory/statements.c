@@ -252,6 +252,28 @@ static bool run_wait_probe(struct tx *tx, struct segment_call *call)
 	return true;
 }
 
+static bool run_failed_probe(struct tx *tx, struct segment_call *call)
+{
+	const struct column *p = call->params;
+
+	for (uint32_t i = 0; i < p[0].count; i++) {
+		struct field key = field_id(p[2].ids[i]), *out;
+		struct row *row = table_from(tx, TABLE_ALIAS, &key, 1), *inst;
+
+		for (; row && table_matches(tx, TABLE_ALIAS, row, &key, 1); row = table_next(row)) {
+			if (!str_equal(row->fields[ALIAS_tenant].str, p[1].strs[i]))
+				continue;
+			inst = instance_find(tx, p[1].strs[i], row->fields[ALIAS_instance].id);
+			if (!inst || inst->fields[INSTANCE_status].i != INSTANCE_FAILED)
+				continue;
+			out = emit(tx, call);
+			out[0] = field_int(p[0].ints[i]);
+			out[1] = inst->fields[INSTANCE_id];
+		}
+	}
+	return true;
+}
+
 /* --- the committed step --- */
 
 static void fence_update_row(struct tx *tx, const struct column *p, uint32_t i, struct row *row)
@@ -841,6 +863,12 @@ static bool (*const runs[STATEMENT_COUNT])(struct tx *tx, struct segment_call *c
 	[STATEMENT_KEPT_RELEASE] = run_kept_release,
 	[STATEMENT_KEPT_LIST] = run_kept_list,
 	[STATEMENT_KEPT_COUNTS] = run_kept_counts,
+	[STATEMENT_KEPT_TAKE] = run_kept_take,
+	[STATEMENT_FAILED_PROBE] = run_failed_probe,
+	[STATEMENT_EARLY_PROBE] = run_early_probe,
+	[STATEMENT_EARLY_DELETE] = run_early_delete,
+	[STATEMENT_EARLY_MARK] = run_early_mark,
+	[STATEMENT_EARLY_INSERT] = run_early_insert,
 	[STATEMENT_LEASE_ACQUIRE] = run_lease_acquire,
 	[STATEMENT_LEASE_RELEASE] = run_lease_release,
 	[STATEMENT_LEASE_PURGE] = run_lease_purge,

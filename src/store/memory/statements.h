@@ -49,6 +49,11 @@ bool run_kept_release(struct tx *tx, struct segment_call *call);
 bool run_dead_letter_replay(struct tx *tx, struct segment_call *call);
 bool run_kept_list(struct tx *tx, struct segment_call *call);
 bool run_kept_counts(struct tx *tx, struct segment_call *call);
+bool run_kept_take(struct tx *tx, struct segment_call *call);
+bool run_early_probe(struct tx *tx, struct segment_call *call);
+bool run_early_delete(struct tx *tx, struct segment_call *call);
+bool run_early_mark(struct tx *tx, struct segment_call *call);
+bool run_early_insert(struct tx *tx, struct segment_call *call);
 bool run_lease_purge(struct tx *tx, struct segment_call *call);
 
 #endif

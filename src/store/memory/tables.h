@@ -113,6 +113,7 @@ enum {
 	KEPT_body,
 	KEPT_COLUMNS
 };
+enum { EARLY_key, EARLY_message, EARLY_tenant, EARLY_COLUMNS };
 enum { LEASE_role, LEASE_holder, LEASE_term, LEASE_expires, LEASE_COLUMNS };
 enum {
 	DEPLOYMENT_id,
@@ -133,6 +134,7 @@ enum table_id {
 	TABLE_OUTBOX,
 	TABLE_DEAD_LETTER,
 	TABLE_KEPT,
+	TABLE_EARLY,
 	TABLE_LEASE,
 	TABLE_DEPLOYMENT,
 	TABLE_COUNT
@@ -143,7 +145,7 @@ struct table {
 	const char *types; /* one letter a column */
 	uint32_t column_count;
 	struct tree rows;
-	/* Inbox: all rows by age; kept messages: by order key and seq. The outbox has one such tree a tenant instead. */
+	/* Inbox: all rows by age; kept messages: by order key and seq; early rows: by message. The outbox has one such tree a tenant instead. */
 	struct tree index;
 };
 

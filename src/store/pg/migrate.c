@@ -203,7 +203,7 @@ static bool grant_membership(struct migrator *m)
 static const char *const engine_grants[] = {
 	"usage on schema sutra",
 	("select, insert, update, delete on sutra.instance, sutra.wait, sutra.alias, sutra.inbox, sutra.outbox_entry, "
-	 "sutra.dead_letter, sutra.inbox_message, sutra.lease"),
+	 "sutra.dead_letter, sutra.inbox_message, sutra.early, sutra.lease"),
 	"select, insert, update on sutra.deployment",
 	"select on sutra.schema_history",
 };

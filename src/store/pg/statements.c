@@ -61,6 +61,13 @@ const char sql_WAIT_PROBE[] =
 	"lateral (select c.* from sutra.wait c where c.key = u.key and c.tenant = u.tenant offset 0) w "
 	"order by u.ord, w.created_at, w.instance_id, w.token";
 
+/* alias_pkey by its first column, one probe a key; instance_pkey for each that is found. Reads. */
+const char sql_FAILED_PROBE[] =
+	"select u.ord, i.id from unnest($1::int8[], $2::text[], $3::uuid[]) as u(ord, tenant, key), "
+	"lateral (select c.instance_id, c.tenant from sutra.alias c where c.key = u.key and c.tenant = u.tenant offset 0) a, "
+	"lateral (select c.id, c.status from sutra.instance c where c.id = a.instance_id and c.tenant = a.tenant offset 0) i "
+	"where i.status = 'FAILED' order by u.ord, i.id";
+
 /* --- the committed step --- */
 
 /*

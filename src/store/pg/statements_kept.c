@@ -58,6 +58,48 @@ const char sql_KEPT_LOAD[] =
 	"lateral (select c.* from sutra.inbox_message c where c.order_key = u.order_key and c.tenant = u.tenant "
 	"and coalesce(c.keeper, '') = $3::text order by c.seq limit 1) m, " FIRST;
 
+/* inbox_message_order, the rows of each key; by ctid after that. Touches what is not the keeper's already. */
+const char sql_KEPT_TAKE[] =
+	"with w as (update sutra.inbox_message m set keeper = $4::text from unnest($1::uuid[]) as u(order_key), "
+	"lateral (select c.ctid as tid from sutra.inbox_message c where c.order_key = u.order_key and c.tenant = $2::text "
+	"and c.channel = $3::text and coalesce(c.keeper, '') <> $4::text for no key update skip locked) l "
+	"where m.ctid = l.tid returning m.order_key) "
+	"select w.order_key, count(*) from w group by w.order_key order by w.order_key";
+
+/* --- early ones --- */
+
+/* early_pkey by its first column, one probe a key; inbox_message_pkey for each that is found. Reads. */
+const char sql_EARLY_PROBE[] =
+	"select distinct u.ord, m.order_key, m.channel, m.keeper "
+	"from unnest($1::int8[], $2::text[], $3::uuid[]) as u(ord, tenant, key), "
+	"lateral (select c.message_id, c.tenant from sutra.early c where c.key = u.key and c.tenant = u.tenant limit 256) e, "
+	"lateral (select c.order_key, c.channel, c.keeper from sutra.inbox_message c where c.id = e.message_id "
+	"and c.tenant = e.tenant offset 0) m";
+
+/* early_message, one probe an element; by ctid after that. Deletes those rows. */
+const char sql_EARLY_DELETE[] =
+	"delete from sutra.early e using unnest($1::int8[], $2::text[], $3::uuid[]) as u(ord, tenant, message_id), "
+	"lateral (select c.ctid from sutra.early c where c.message_id = u.message_id and c.tenant = u.tenant offset 0) d "
+	"where e.ctid = d.ctid";
+
+/* inbox_message_pkey, one probe an element; by ctid after that. Touches the keeper's rows only. */
+const char sql_EARLY_MARK[] =
+	"update sutra.inbox_message m set kind = 'early', unmatched_at = l.unmatched_at "
+	"from (select c.tid, u.unmatched_at from unnest($1::int8[], $2::text[], $3::uuid[], $4::text[], $5::timestamptz[]) "
+	"as u(ord, tenant, id, keeper, unmatched_at), "
+	"lateral (select i.ctid as tid from sutra.inbox_message i where i.id = u.id and i.tenant = u.tenant "
+	"and coalesce(i.keeper, '') = u.keeper for no key update skip locked) c) l where m.ctid = l.tid";
+
+/*
+ * early_pkey. Inserts for messages that are there, which are held until the commit: whoever ends one of them deletes its rows in a
+ * later statement.
+ */
+const char sql_EARLY_INSERT[] =
+	"insert into sutra.early (key, message_id, tenant) select u.key, u.message_id, u.tenant "
+	"from unnest($1::int8[], $2::text[], $3::uuid[], $4::uuid[]) as u(ord, tenant, key, message_id), "
+	"lateral (select from sutra.inbox_message m where m.id = u.message_id and m.tenant = u.tenant for key share) l "
+	"on conflict (key, message_id) do nothing";
+
 #define PLACE "m.place = $1::text || ',' || $2::text and m.tenant = $1::text and m.channel = $2::text "
 #define OLDEST(keeper) \
 	"select m.ctid as tid, m.seq from sutra.inbox_message m where " PLACE "and " keeper " " \
