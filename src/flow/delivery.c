@@ -100,6 +100,7 @@ static void intake_place(struct intake *intake)
 		}
 		/* By the time it is the head, those before it will have moved the instance on. */
 		dlv->request.is_resolved = false;
+		hold_followed(dlv);
 	}
 	hold_bounds(intake);
 }
@@ -182,6 +183,8 @@ static void intake_deliver(struct consumer_sink *sink, struct message *message)
 	}
 	if (chain_is_head(dlv))
 		delivery_dispatch(dlv);
+	else
+		hold_followed(dlv);
 	hold_received(dlv);
 }
 
@@ -252,6 +255,11 @@ static void intake_woken(struct wake_target *target, struct id key)
 	hold_woken(container_of(target, struct intake, wake_target), key);
 }
 
+static void intake_early(struct wake_target *target, struct id order_key, struct str keeper)
+{
+	keep_early_wanted(container_of(target, struct intake, wake_target), order_key, keeper);
+}
+
 struct intake *intake_new(struct lane_set *lanes, struct wake *wake, const struct intake_settings *settings)
 {
 	struct intake *intake = mem_zalloc(sizeof(*intake));
@@ -262,12 +270,17 @@ struct intake *intake_new(struct lane_set *lanes, struct wake *wake, const struc
 	intake->settings.channel = mem_strdup(settings->channel);
 	intake->lanes = lanes;
 	intake->wake = wake;
-	intake->wake_target.woken = intake_woken;
+	intake->wake_target = (struct wake_target){.woken = intake_woken,
+						   .early = intake_early,
+						   .tenant = str_of(intake->settings.tenant),
+						   .channel = str_of(intake->settings.channel)};
 	if (settings->keeper)
 		intake->settings.keeper = mem_strdup(settings->keeper);
 	uv_mutex_init(&intake->detail_lock);
 	list_init(&intake->parked);
 	map_init(&intake->places);
+	list_init(&intake->asleep);
+	list_init(&intake->unlooked);
 	list_init(&intake->window);
 	list_init(&intake->resolving);
 	map_init(&intake->chains);

@@ -93,6 +93,7 @@ struct intake_settings {
 struct intake_stats {
 	uint64_t received, committed, duplicate, refused, rejected, unmatched, unavailable, dropped;
 	uint64_t requeued, persisted;
+	uint64_t early;		/* kept because nobody waited for them */
 	uint64_t held;		/* now */
 	uint64_t kept;		/* now, by the database for this replica */
 	uint64_t unsettled;	/* now */
@@ -119,6 +120,11 @@ struct intake {
 	uint32_t asks;	   /* of keep.c, out at the store */
 	int64_t keep_again_us; /* after a failure nothing is kept before */
 	struct loop_timer recover;
+	struct list asleep;   /* places of early messages: keep_early.c */
+	struct list unlooked; /* those whose waits are to be looked for now */
+	size_t asleep_count;  /* in both */
+	bool is_looking;
+	struct loop_timer look;
 	uint32_t recover_doubts; /* so many more looks for rows that became ours without our hearing of it */
 	uint32_t next_lane; /* for messages without an order key */
 	bool stopping;

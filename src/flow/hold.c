@@ -72,7 +72,7 @@ static int64_t hold_delay_us(const struct delivery *dlv)
 	const struct intake *intake = dlv->intake;
 	int64_t full = intake->settings.backoff_min_ms * US_PER_MS;
 	int64_t most = intake->settings.backoff_max_ms * US_PER_MS;
-	int64_t pace = (int64_t)intake->places.count * PLACE_PACE_US;
+	int64_t pace = (int64_t)keep_places_awake(intake) * PLACE_PACE_US;
 
 	if (dlv->is_place && pace > most)
 		most = pace < PLACE_DELAY_MAX_US ? pace : PLACE_DELAY_MAX_US;
@@ -119,6 +119,14 @@ static void intake_update_oldest(struct intake *intake)
 }
 
 /* --- bounds --- */
+
+/* It has been tried often enough: whoever comes to wait for it finds it in the database (early.h). */
+static void hold_early(const struct delivery *dlv)
+{
+	if (dlv->state == DELIVERY_HELD && !dlv->is_place && dlv->request.answer == ANSWER_UNMATCHED && dlv->chain &&
+	    dlv->attempts >= TRIES_BEFORE_KEEP && keep_first(dlv->chain) == dlv)
+		keep_begin(dlv->intake, dlv->chain);
+}
 
 /* Time past which the first live delivery of a chain is not held any longer; INT64_MAX: never. */
 static int64_t hold_limit_us(const struct intake *intake, const struct delivery *first)
@@ -264,8 +272,8 @@ void hold_begin(struct delivery *dlv)
 		dlv->unmatched_since_us = now_us;
 	hold_log(dlv);
 	delivery_register(dlv);
-	delay_us = hold_delay_us(dlv);
 	left_us = reason == ANSWER_UNMATCHED ? hold_left_us(dlv, now_us) : INT64_MAX;
+	delay_us = dlv->is_place && keep_falls_asleep(dlv) ? left_us : hold_delay_us(dlv);
 	dlv->state = DELIVERY_HELD;
 	if (!dlv->is_place)
 		stat_add(intake->stats.held, 1);
@@ -274,7 +282,23 @@ void hold_begin(struct delivery *dlv)
 	loop_timer_start(&dlv->retry, delay_us < left_us ? delay_us : left_us);
 	intake_update_oldest(intake);
 	hold_check_age(dlv, now_us);
+	hold_early(dlv);
 	hold_bounds(intake);
+}
+
+void hold_followed(const struct delivery *dlv)
+{
+	struct delivery *head = list_first(&dlv->chain->deliveries, struct delivery, chain_link);
+	int64_t now_us = loop_now_us(dlv->intake->loop), delay_us, left_us;
+
+	if (head == dlv || !head->is_place || !keep_is_asleep(head))
+		return;
+	delay_us = hold_delay_us(head);
+	left_us = hold_left_us(head, now_us);
+	if (delay_us > left_us)
+		delay_us = left_us;
+	if (head->retry.due_us > now_us + delay_us)
+		loop_timer_start(&head->retry, delay_us);
 }
 
 void hold_end(struct delivery *dlv)
@@ -284,6 +308,8 @@ void hold_end(struct delivery *dlv)
 	for (uint32_t i = 0; i < dlv->interest_count; i++)
 		interest_drop(dlv, &dlv->interests[i]);
 	dlv->interest_count = 0;
+	if (dlv->is_place)
+		keep_awake(dlv);
 	dlv->state = DELIVERY_CHAINED;
 	chain_held(dlv, false);
 	if (!dlv->is_place)

@@ -27,6 +27,8 @@ void hold_end(struct delivery *dlv);
 void hold_woken(struct intake *intake, struct id key);
 /* A delivery has come: does it put something past a bound? */
 void hold_received(struct delivery *dlv);
+/* A delivery has come to stand behind others: an early message that it waits for is not let sleep any more. */
+void hold_followed(const struct delivery *dlv);
 /* Keeps the oldest chains until what is parked is within the bounds of the channel. */
 void hold_bounds(struct intake *intake);
 

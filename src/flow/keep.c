@@ -15,7 +15,7 @@
 /* After a failure. */
 #define KEEP_PAUSE_US US_PER_S
 
-static struct place *place_of(struct delivery *dlv)
+struct place *place_of(struct delivery *dlv)
 {
 	assert(dlv->is_place);
 	return container_of(dlv, struct place, dlv);
@@ -82,8 +82,7 @@ static void place_rows(struct place *place, uint64_t rows)
 	place->rows = rows;
 }
 
-/* Its message goes, and all that was made of it; the row stays where it is. */
-static void place_unload(struct place *place)
+void place_unload(struct place *place)
 {
 	struct lane_request *request = &place->dlv.request;
 
@@ -106,6 +105,7 @@ static struct delivery *place_free(struct place *place)
 	struct delivery *next;
 
 	place_unload(place);
+	place_early_end(place);
 	place_rows(place, 0);
 	map_remove(&intake->places, id_str(&place->order_key));
 	next = chain_leave(&place->dlv);
@@ -131,7 +131,7 @@ static void place_end(struct place *place)
 	intake_check_stopped(intake);
 }
 
-static void place_hold(struct place *place, enum lane_answer answer, enum code code, const char *text)
+void place_hold(struct place *place, enum lane_answer answer, enum code code, const char *text)
 {
 	place->dlv.request.answer = answer;
 	place->dlv.request.interest_count = 0;
@@ -146,9 +146,17 @@ void place_add(struct place *place, uint64_t rows)
 	place_rows(place, place->rows + rows);
 	place->has_come = true;
 	place->is_new = false;
+	if (keep_is_asleep(&place->dlv)) {
+		/* What it sleeps over may have been taken over meanwhile, and these stand first. */
+		hold_end(&place->dlv);
+		keep_load(&place->dlv);
+		return;
+	}
 	if (!was_empty || place->dlv.state != DELIVERY_CHAINED || !chain_is_head(&place->dlv) || place->dlv.revoked)
 		return;
-	if (was_new)
+	if (was_new && place->early)
+		place_sleep(place);
+	else if (was_new)
 		place_hold(place, ANSWER_REFUSED, CODE_RUNTIME_CLAIM_HELD, "it was held until it was kept");
 	else
 		delivery_next(&place->dlv);
@@ -267,6 +275,17 @@ void keep_hold(struct delivery *dlv)
 	/* What the row says of its unmatched hold is of before the database, or the engine, was away: it begins anew. */
 	if (dlv->request.answer == ANSWER_UNAVAILABLE)
 		place->is_dated = true;
+	if (dlv->request.answer == ANSWER_UNMATCHED && !place_is_early(place)) {
+		place_mark(place);
+		return;
+	}
+	if (dlv->request.answer == ANSWER_UNMATCHED)
+		place->early->view = dlv->request.view_number;
+	if (dlv->request.answer == ANSWER_UNMATCHED && place->has_hit) {
+		place->has_hit = false;
+		delivery_dispatch(dlv);
+		return;
+	}
 	hold_begin(dlv);
 	place_unload(place);
 }
@@ -277,6 +296,8 @@ static void place_fresh(struct place *place)
 	struct delivery *dlv = &place->dlv;
 
 	place_unload(place);
+	place_early_end(place);
+	place->has_hit = false;
 	place->is_dated = false;
 	dlv->attempts = 0;
 	dlv->request.failures = 0;
@@ -318,6 +339,8 @@ struct keep {
 	struct place *into;
 	struct delivery **deliveries;
 	uint32_t count;
+	struct kept_early early; /* the first of them, if nobody waits for it yet */
+	struct place_early *place_early;
 };
 
 /* Whether the head of a chain may be kept: it was refused, or nobody waits for it yet, which a database that is away is not. */
@@ -389,6 +412,36 @@ static void keep_collect(struct keep *keep, struct delivery *first)
 	}
 }
 
+/* The first message of a new place that nobody waits for is early from the start. */
+static void keep_build_early(struct keep *keep, struct kept_row *row)
+{
+	const struct delivery *first = keep->deliveries[0];
+
+	if (!keep->into->is_new || first->request.answer != ANSWER_UNMATCHED || !first->request.interest_count)
+		return;
+	row->kind = KEPT_EARLY;
+	keep->place_early = place_early_new(&first->request);
+	keep->early = (struct kept_early){
+		.message = row->id, .keys = keep->place_early->keys, .key_count = keep->place_early->key_count};
+	keep->commit.early = &keep->early;
+	keep->commit.early_count = 1;
+}
+
+/* Its row is the first, unless others of the key were taken over meanwhile. */
+static void keep_give_early(struct keep *keep)
+{
+	const struct delivery *first = keep->deliveries[0];
+	struct place *place = keep->into;
+
+	if (!keep->place_early || !place->is_new)
+		return;
+	place->early = keep->place_early;
+	keep->place_early = NULL;
+	place->is_dated = true;
+	place->dlv.unmatched_since_us = first->unmatched_since_us;
+	place->dlv.held_since_us = first->held_since_us;
+}
+
 static void keep_build(struct keep *keep)
 {
 	struct intake *intake = keep->intake;
@@ -413,6 +466,7 @@ static void keep_build(struct keep *keep)
 	keep->commit.keeper = str_of(intake->settings.keeper);
 	keep->commit.kept_added = rows;
 	keep->commit.kept_added_count = keep->count;
+	keep_build_early(keep, &rows[0]);
 }
 
 static void keep_log(const struct keep *keep, const struct delivery *first)
@@ -422,8 +476,12 @@ static void keep_log(const struct keep *keep, const struct delivery *first)
 				  .tenant = str_of(intake->settings.tenant), .channel = str_of(intake->settings.channel),
 				  .code = first->request.error.code};
 
-	log_info(&about, "the database keeps %u deliveries that were held too long: %s", keep->count,
-		 first->request.error.text);
+	if (keep->early.key_count)
+		log_debug(&about, "the database keeps %u deliveries that have come early: %s", keep->count,
+			  first->request.error.text);
+	else
+		log_info(&about, "the database keeps %u deliveries that were held too long: %s", keep->count,
+			 first->request.error.text);
 }
 
 /* The rows are committed: only now is the broker told (G1). */
@@ -431,6 +489,8 @@ static void keep_committed(struct keep *keep)
 {
 	keep_log(keep, keep->deliveries[0]);
 	stat_add(keep->intake->stats.persisted, keep->count);
+	stat_add(keep->intake->stats.early, keep->early.key_count > 0);
+	keep_give_early(keep);
 	place_came(keep->into, keep->count);
 	for (uint32_t i = 0; i < keep->count; i++)
 		delivery_settle(keep->deliveries[i], SETTLE_DONE);
@@ -475,6 +535,7 @@ static void keep_done(struct task *done)
 		keep_committed(keep);
 	else
 		keep_failed(keep);
+	free(keep->place_early);
 	arena_done(&keep->arena);
 	free(keep);
 	intake_check_stopped(intake);

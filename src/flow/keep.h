@@ -40,6 +40,17 @@ void keep_hold(struct delivery *dlv);
 /* The replica stops: the place ends, its rows stay. */
 void keep_drop(struct delivery *dlv);
 
+/* An early message of this order key may be wanted by now; `keeper` has it (absent = nobody). */
+void keep_early_wanted(struct intake *intake, struct id order_key, struct str keeper);
+/* Of a place that is about to be held: whether it is not to be tried again before somebody comes to wait for it, or its hold ends. */
+bool keep_falls_asleep(struct delivery *dlv);
+/* It is held as early. */
+bool keep_is_asleep(const struct delivery *dlv);
+/* It is held no longer. */
+void keep_awake(struct delivery *dlv);
+/* Those that are tried again and again. */
+size_t keep_places_awake(const struct intake *intake);
+
 /* Looks for rows of dead replicas from now on. */
 void keep_start(struct intake *intake);
 void keep_stop(struct intake *intake);

@@ -117,6 +117,7 @@ struct lane_request {
 	struct error error;
 	struct id *interest; /* instance id, or candidate wait keys: what a wake-up may come for */
 	uint32_t interest_count;
+	uint64_t view_number; /* of UNMATCHED: by which view it was looked for */
 	struct looked_for *looked_for; /* of UNMATCHED, for people; in `resolved` */
 	uint32_t looked_for_count;
 	struct id order_key; /* of RESOLVED and HANDOFF: the business key it came by; none = all zero */

@@ -107,6 +107,7 @@ enum result lane_set_flip(struct lane_set *set, struct view *view, struct error 
 {
 	enum result result = RESULT_OK;
 
+	__atomic_store_n(&set->view_number, view->number, __ATOMIC_RELEASE);
 	for (uint32_t i = 0; i < set->settings.executors; i++) {
 		struct executor_flip flip = {&set->executors[i], view, RESULT_OK, err};
 

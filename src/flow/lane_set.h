@@ -51,6 +51,7 @@ struct lane_set {
 	struct histogram step_time;   /* the pure step */
 	struct histogram commit_time; /* from asking the store to its answer */
 	int64_t checked_us;	      /* lane_set_check's */
+	uint64_t view_number;	      /* atomic: of the newest view */
 };
 
 struct lane_set *lane_set_new(struct runtime *runtime, const struct lane_set_settings *settings, struct store *store,

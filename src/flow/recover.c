@@ -19,7 +19,7 @@
 /* How often what is ours is listed after a failure: a minute long, in which a lost statement has ended. */
 #define RECOVER_DOUBTS 12
 
-static void recover_row(struct intake *intake, struct id order_key, uint64_t rows)
+void recover_row(struct intake *intake, struct id order_key, uint64_t rows)
 {
 	struct place *place = map_get(&intake->places, id_str(&order_key));
 	struct str name;
@@ -80,6 +80,42 @@ static void recovered(struct task *done)
 	recover_log(intake, taken, "no live replica had them: took over");
 	keep_ask_free(ask);
 	recover_again(intake, !ok ? RECOVER_RETRY_US : taken >= RECOVER_LIMIT ? 0 : RECOVER_US);
+}
+
+static void taken(struct task *done)
+{
+	struct keep_ask *ask = keep_ask_answered(done);
+	struct intake *intake = ask->intake;
+	const struct rows *rows = &ask->call.rows;
+	bool ok = ask->query.base.outcome == STORE_OK;
+
+	if (!ok)
+		recover_doubt(intake);
+	else if (rows->row_count)
+		intake->has_kept = true;
+	for (uint32_t i = 0; ok && !intake->stopping && i < rows->row_count; i++) {
+		struct id order_key = rows_at(rows, i, 0)->id;
+		struct place *place;
+
+		recover_row(intake, order_key, (uint64_t)rows_at(rows, i, 1)->i);
+		place = map_get(&intake->places, id_str(&order_key));
+		if (place)
+			place_hit(place);
+	}
+	keep_ask_free(ask);
+	intake_check_stopped(intake);
+}
+
+void recover_take(struct intake *intake, struct id order_key)
+{
+	struct keep_ask *ask = keep_ask_new(intake, STATEMENT_KEPT_TAKE, taken);
+
+	ask->params[0] = (struct column){
+		.type = COLUMN_ID, .count = 1, .ids = arena_memdup(&ask->arena, &order_key, sizeof(order_key))};
+	ask->params[1] = column_scalar_text(&ask->arena, str_of(intake->settings.tenant));
+	ask->params[2] = column_scalar_text(&ask->arena, str_of(intake->settings.channel));
+	ask->params[3] = column_scalar_text(&ask->arena, str_of(intake->settings.keeper));
+	keep_ask_send(ask, true);
 }
 
 static void ask_set_channel(struct keep_ask *ask)
@@ -174,14 +210,17 @@ void keep_start(struct intake *intake)
 	loop_timer_init(&intake->recover, intake->loop, recover);
 	loop_timer_start(&intake->recover,
 			 RECOVER_FIRST_US + (int64_t)loop_random_below(intake->loop, RECOVER_FIRST_US));
+	early_start(intake);
 }
 
 /* --- stop --- */
 
 void keep_stop(struct intake *intake)
 {
-	if (intake->settings.keeper)
+	if (intake->settings.keeper) {
 		loop_timer_stop(&intake->recover);
+		early_stop(intake);
+	}
 	for (struct map_entry *e = map_first(&intake->places), *next; e; e = next) {
 		struct place *place = e->value;
 

@@ -20,6 +20,7 @@
 #include "base/log.h"
 #include "flow/commit.h"
 #include "flow/correlate.h"
+#include "flow/early.h"
 #include "flow/lane_set.h"
 
 static const char *const turn_state_names[TURN_STATE_COUNT] = {
@@ -198,6 +199,7 @@ static void turn_answer_unmatched(struct turn *turn, enum code code, const char 
 		request->looked_for[i] = (struct looked_for){arena_str(&request->resolved, c->keys[i].name),
 							     arena_str(&request->resolved, c->keys[i].value)};
 	request->looked_for_count = c->key_count;
+	request->view_number = turn->lane->view->number;
 	turn_answer_error(turn, ANSWER_UNMATCHED, code, text);
 }
 
@@ -631,6 +633,7 @@ static void turn_wake(struct turn *turn)
 	wake_fire(wake, turn->id);
 	for (uint32_t i = 0; i < turn->ask.commit.waits_added_count; i++)
 		wake_fire(wake, turn->ask.commit.waits_added[i].key);
+	early_probe(turn->lane, &turn->ask.commit);
 }
 
 static void turn_committed_ok(struct turn *turn)

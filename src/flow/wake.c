@@ -26,6 +26,7 @@ struct wake {
 	uv_mutex_t lock;
 	struct map slots; /* id → struct wake_slot */
 	atomic_uint interests;
+	struct list targets; /* those that have joined */
 };
 
 struct wake_message {
@@ -40,6 +41,7 @@ struct wake *wake_new(void)
 
 	uv_mutex_init(&wake->lock);
 	map_init(&wake->slots);
+	list_init(&wake->targets);
 	return wake;
 }
 
@@ -124,6 +126,61 @@ static struct wake_message *wake_message_new(struct wake_target *target, struct 
 
 	*message = (struct wake_message){{NULL, wake_deliver}, target, key};
 	return message;
+}
+
+/* --- early messages --- */
+
+struct wake_early_message {
+	struct task task;
+	struct wake_target *target;
+	struct id order_key;
+	size_t keeper_len;
+	bool has_keeper;
+	char keeper[];
+};
+
+static void wake_early_deliver(struct task *task)
+{
+	struct wake_early_message *message = container_of(task, struct wake_early_message, task);
+	struct str keeper = message->has_keeper ? str_make(message->keeper, message->keeper_len) : STR_NONE;
+
+	message->target->early(message->target, message->order_key, keeper);
+	free(message);
+}
+
+void wake_join(struct wake *wake, struct wake_target *target)
+{
+	uv_mutex_lock(&wake->lock);
+	list_push(&wake->targets, &target->link);
+	uv_mutex_unlock(&wake->lock);
+}
+
+void wake_leave(struct wake *wake, struct wake_target *target)
+{
+	uv_mutex_lock(&wake->lock);
+	list_remove(&target->link);
+	uv_mutex_unlock(&wake->lock);
+}
+
+/* One place is one intake, so there is one target at most; it is posted to under the lock, so that none is told after it has left. */
+void wake_early(struct wake *wake, const struct wake_early *early)
+{
+	struct wake_early_message *message;
+
+	uv_mutex_lock(&wake->lock);
+	list_for_each(&wake->targets, pos, tmp) {
+		struct wake_target *target = list_entry(pos, struct wake_target, link);
+
+		if (!str_equal(target->tenant, early->tenant) || !str_equal(target->channel, early->channel))
+			continue;
+		message = mem_alloc(sizeof(*message) + early->keeper.len);
+		*message = (struct wake_early_message){{NULL, wake_early_deliver}, target, early->order_key,
+						       early->keeper.len, early->keeper.ptr != NULL};
+		if (early->keeper.len)
+			memcpy(message->keeper, early->keeper.ptr, early->keeper.len);
+		loop_post(target->loop, &message->task);
+	}
+	uv_mutex_unlock(&wake->lock);
 }
 
 void wake_fire(struct wake *wake, struct id key)
