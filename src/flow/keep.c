@@ -189,6 +189,20 @@ static void place_came(struct place *place, uint64_t rows)
 
 /* --- running a kept message --- */
 
+/* While nobody came for the one before it, nobody came for this one either, from the time that it was there. */
+static void place_fill_behind(struct place *place, int64_t created_us)
+{
+	struct delivery *dlv = &place->dlv;
+	int64_t now_us = loop_now_us(dlv->intake->loop);
+	int64_t since_us = now_us - (loop_wall_us(dlv->intake->loop) - created_us);
+
+	if (since_us < place->unmatched_us)
+		since_us = place->unmatched_us;
+	dlv->unmatched_since_us = since_us < now_us ? since_us : now_us;
+	dlv->request.unmatched_is_final =
+		now_us - dlv->unmatched_since_us >= dlv->intake->settings.unmatched_hold_ms * US_PER_MS;
+}
+
 static enum result place_fill(struct place *place, const struct field *row, struct error *err)
 {
 	struct delivery *dlv = &place->dlv;
@@ -212,6 +226,8 @@ static enum result place_fill(struct place *place, const struct field *row, stru
 		dlv->request.unmatched_is_final =
 			unmatched_us >= dlv->intake->settings.unmatched_hold_ms * US_PER_MS;
 	}
+	else if (row[4].is_null && place->unmatched_us)
+		place_fill_behind(place, row[3].i);
 	place->is_dated = true;
 	return RESULT_OK;
 }
@@ -306,10 +322,21 @@ static void place_fresh(struct place *place)
 	dlv->request.unmatched_is_final = false;
 }
 
+/* Whether nobody came for it, to the end of its hold. */
+static bool is_given_up(const struct delivery *dlv)
+{
+	const struct lane_request *request = &dlv->request;
+
+	return request->unmatched_is_final &&
+	       (request->answer == ANSWER_DROPPED || (request->answer == ANSWER_REJECTED &&
+						      request->error.code == CODE_RUNTIME_CORRELATION_NOT_FOUND));
+}
+
 void keep_advance(struct delivery *dlv)
 {
 	struct place *place = place_of(dlv);
 
+	place->unmatched_us = is_given_up(dlv) ? dlv->unmatched_since_us : 0;
 	place_fresh(place);
 	place_rows(place, place->rows ? place->rows - 1 : 0);
 	if (dlv->revoked)

@@ -33,6 +33,7 @@ struct place {
 	struct place_early *early; /* its first row is known to stand as early under these keys; NULL = not so */
 	bool has_hit;		   /* somebody may have come to wait for it since it was last tried */
 	struct list early_link;	   /* in intake.asleep or .unlooked while it is held as early */
+	int64_t unmatched_us; /* since then nobody came for the row before, up to its end; 0 = not so */
 	bool is_dated;	  /* since when nobody waits for its first row is known, and not to be read again */
 };
 

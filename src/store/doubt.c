@@ -27,17 +27,16 @@
  *      so there the instance decides as above, and the message counts as lost if it is not.
  *
  *  4 The answer to the insert of outbox rows was lost, and with it which rows are committed claimed by us. Renewing the
- *    stamps tells, and makes them fresh, as the publisher's own deadline requires. Where even that fails the rows count as
- *    not ours; their stamps time out.
+ *    stamps tells, and makes them fresh, as the publisher's own deadline requires. It is asked until it is answered: were rows
+ *    taken for not ours that are, the next step of the instance would still find them ours, and its rows would go first (G6).
  */
 #include <stdio.h>
 
 #include "base/time.h"
 #include "store/internal.h"
 
-#define POLL_US         (50 * US_PER_MS)
-#define PAUSE_US        (500 * US_PER_MS)
-#define RENEW_TRIES_MAX 3
+#define POLL_US  (50 * US_PER_MS)
+#define PAUSE_US (500 * US_PER_MS)
 
 static struct store_commit *commit_of(struct store_request *request)
 {
@@ -299,7 +298,7 @@ static void renew_finish(struct batch *batch)
 {
 	if (batch->segment->outcome == SEGMENT_COMMITTED)
 		segment_outbox_claimed(batch, &batch->own.calls[0].rows);
-	else if (!batch->store->stopping && ++batch->tries < RENEW_TRIES_MAX) {
+	else if (!batch->store->stopping) {
 		batch_ready_later(batch, PAUSE_US);
 		return;
 	}

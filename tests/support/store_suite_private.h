@@ -26,5 +26,6 @@ void suite_many_spawns(struct store_commit *commits, struct store_request **all,
 
 void store_suite_rows_add(TCase *outbox, TCase *background);
 void store_suite_kept_add(TCase *kept);
+void store_suite_early_add(TCase *early);
 
 #endif
