@@ -405,7 +405,10 @@ static void check_out(struct bpmn_reader *reader, const struct node *node, bool 
 {
 	bool event = node->kind == NODE_THROW || node->kind == NODE_END;
 
-	if ((node->kind == NODE_SEND || (event && message)) && !node->send)
+	/* The message of an end may be the answer. */
+	bool answers = node->kind == NODE_END && node->reply;
+
+	if ((node->kind == NODE_SEND || (event && message)) && !node->send && !answers)
 		bpmn_invalid(reader, node->line, "%s needs a q:send",
 			     event ? "a message event" : "a send task");
 	if (event && node->send && !message)
