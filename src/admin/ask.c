@@ -157,6 +157,27 @@ bool admin_read_id(struct admin_request *request, const char *parameter, struct 
 	return false;
 }
 
+bool admin_next_id(const struct admin_request *request, const struct rows *rows, uint32_t filled, struct id *next)
+{
+	uint32_t count = rows->row_count;
+
+	if (count > request->limit)
+		*next = rows_at(rows, request->limit - 1, 0)->id;
+	else if (count && rows_at(rows, count - 1, filled)->is_null)
+		*next = rows_at(rows, count - 1, 0)->id;
+	else
+		return false;
+	return true;
+}
+
+bool admin_rows_trim(struct rows *rows, uint32_t filled)
+{
+	bool early = rows->row_count && rows_at(rows, rows->row_count - 1, filled)->is_null;
+
+	rows->row_count -= early;
+	return early;
+}
+
 bool admin_is_name(struct str text)
 {
 	return text.len && text.len <= STORE_TEXT_MAX && str_is_utf8(text) && str_find(text, '\0') < 0;

@@ -10,7 +10,6 @@
 struct deployments {
 	bool is_admin;
 	struct str after;
-	struct rows table; /* of the first query, for the second */
 };
 
 static const struct activation_entry *entry_of(struct admin *admin, struct str id)
@@ -139,36 +138,23 @@ void admin_deployments_open(struct admin_request *request)
 
 /* --- one --- */
 
-static void one_pins_answered(struct admin_request *request)
+static void one_answered(struct admin_request *request)
 {
-	const struct rows *pins = &request->calls[0].rows;
-	const struct deployments *state = request->state;
+	const struct rows *rows = &request->calls[0].rows;
 	struct buf *out = &request->body;
 
-	for (uint32_t i = 0; i < state->table.row_count; i++) {
-		bool pinned = false;
-
-		if (!str_equal(rows_at(&state->table, i, 0)->str, request->id))
+	for (uint32_t i = 0; i < rows->row_count; i++) {
+		if (!str_equal(rows_at(rows, i, 0)->str, request->id))
 			continue;
-		for (uint32_t j = 0; j < pins->row_count; j++)
-			pinned |= str_equal(rows_at(pins, j, 0)->str, request->id);
 		json_open(out, '{');
-		write_row(request, &state->table, i);
-		json_bool(out, "pinned", pinned);
+		write_row(request, rows, i);
+		json_bool(out, "pinned", rows_at(rows, i, 6)->b);
 		json_close(out, '}');
 		admin_answer_json(request);
 		return;
 	}
 	admin_problem(request, MHD_HTTP_NOT_FOUND, CODE_ADMIN_NOT_FOUND, "id", request->id,
 		      "there is no such deployment");
-}
-
-static void one_answered(struct admin_request *request)
-{
-	((struct deployments *)request->state)->table = request->calls[0].rows;
-	admin_ask_begin(request, 1);
-	admin_ask_call(request, 0, STATEMENT_DEPLOYMENT_PINNED);
-	admin_ask(request, true, one_pins_answered);
 }
 
 static void one(struct admin_request *request, bool is_admin)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The list of instances. Pages go by the primary key, so that a page costs the same wherever it stands. With an alias the
+ * The list of instances. Pages go by the primary key, so that a page costs the same wherever it stands; one for which too many rows would
+ * have to be looked at ends early, and the next goes on there. With an alias the
  * database is asked for the instances that carry it, and those are read one by one and filtered here by the same rules.
  */
 #include <stdlib.h>
@@ -70,13 +71,13 @@ static void page_answered(struct admin_request *request)
 	const struct rows *rows = &request->calls[0].rows;
 	struct buf *out = &request->body;
 	char cursor[ID_TEXT_SIZE];
-	bool more = rows->row_count > request->limit;
+	struct id next;
 
 	list_begin(out);
 	for (uint32_t i = 0; i < rows->row_count && i < request->limit; i++)
-		write_one(out, rows, i);
-	json_next(out, more ? str_of(id_format(rows_at(rows, request->limit - 1, 0)->id, cursor))
-			    : STR_NONE);
+		if (!rows_at(rows, i, 1)->is_null)
+			write_one(out, rows, i);
+	json_next(out, admin_next_id(request, rows, 1, &next) ? str_of(id_format(next, cursor)) : STR_NONE);
 	admin_answer_json(request);
 }
 
@@ -90,8 +91,9 @@ static void ask_page(struct admin_request *request)
 	admin_param_bool(request, 0, 1, state->include_terminal);
 	admin_param_text(request, 0, 2, state->deployment);
 	admin_param_id(request, 0, 3, state->after);
+	admin_param_int(request, 0, 4, LOOK_MAX);
 	/* One more than asked for tells whether there is a next page. */
-	admin_param_int(request, 0, 4, (int64_t)request->limit + 1);
+	admin_param_int(request, 0, 5, (int64_t)request->limit + 1);
 	admin_ask(request, false, page_answered);
 }
 

@@ -56,6 +56,8 @@ const struct admin_route *admin_route_find(struct admin_request *request);
 #define REQUEST_PARAMS 6
 #define PAGE_DEFAULT   100
 #define PAGE_MAX       1000
+/* Most rows that are looked at for one page of a list with filters. */
+#define LOOK_MAX       10000
 
 struct admin_request {
 	struct admin *admin;
@@ -129,6 +131,13 @@ bool admin_read_id(struct admin_request *request, const char *parameter, struct 
 		   struct id *out) MUST_CHECK;
 /* Whether it may be compared with a text of the database. */
 bool admin_is_name(struct str text);
+/*
+ * Where the page behind these rows of a list begins, if there is one. `filled`: a column that is NULL only in the last row of a page
+ * that ended early.
+ */
+bool admin_next_id(const struct admin_request *request, const struct rows *rows, uint32_t filled, struct id *next) MUST_CHECK;
+/* Takes that last row away; whether there was one. */
+bool admin_rows_trim(struct rows *rows, uint32_t filled);
 
 /* json.c: compact JSON into the request's body; commas come by themselves. */
 void json_open(struct buf *out, char bracket);

@@ -27,19 +27,20 @@ static void kept_answered(struct admin_request *request)
 {
 	const struct rows *rows = &request->calls[0].rows;
 	struct buf *out = &request->body;
-	bool more = rows->row_count > request->limit;
 	char cursor[ID_TEXT_SIZE];
+	struct id next;
 
 	json_open(out, '{');
 	json_name(out, "kept");
 	json_open(out, '[');
 	for (uint32_t i = 0; i < rows->row_count && i < request->limit; i++) {
+		if (rows_at(rows, i, 1)->is_null)
+			break;
 		json_open(out, '{');
 		admin_kept_columns(out, rows, i);
 		json_close(out, '}');
 	}
-	json_next(out, more ? str_of(id_format(rows_at(rows, request->limit - 1, 0)->id, cursor))
-			    : STR_NONE);
+	json_next(out, admin_next_id(request, rows, 1, &next) ? str_of(id_format(next, cursor)) : STR_NONE);
 	admin_answer_json(request);
 }
 
@@ -57,7 +58,8 @@ static void ask_kept(struct admin_request *request)
 	admin_param_text(request, 0, 0, state->tenant);
 	admin_param_text(request, 0, 1, state->channel);
 	admin_param_id(request, 0, 2, state->after);
-	admin_param_int(request, 0, 3, (int64_t)request->limit + 1);
+	admin_param_int(request, 0, 3, LOOK_MAX);
+	admin_param_int(request, 0, 4, (int64_t)request->limit + 1);
 	admin_ask(request, false, kept_answered);
 }
 

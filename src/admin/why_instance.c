@@ -340,6 +340,7 @@ static void kept_answered(struct admin_request *request)
 	uint32_t count = sources->channel_count(sources->user);
 	struct why_instance *why = request->state;
 
+	admin_rows_trim(&request->calls[0].rows, 1);
 	why->kept = request->calls[0].rows;
 	why->channels = arena_alloc(&request->arena, sizeof(*why->channels) * (count + 1));
 	why->asks = arena_zalloc(&request->arena, sizeof(*why->asks) * (count + 1));
@@ -405,7 +406,8 @@ static void instance_answered(struct admin_request *request)
 	admin_param_text(request, 0, 0, why->tenant);
 	admin_param_text(request, 0, 1, STR_NONE);
 	admin_param_id(request, 0, 2, ID_NONE);
-	admin_param_int(request, 0, 3, WHY_ROWS);
+	admin_param_int(request, 0, 3, LOOK_MAX);
+	admin_param_int(request, 0, 4, WHY_ROWS);
 	admin_ask(request, false, kept_answered);
 }
 

@@ -21,6 +21,7 @@ struct why_message {
 	struct why_ask memory, place;
 	int64_t kept; /* row; -1: none */
 	uint32_t kept_ahead;
+	bool kept_more; /* not all kept messages were looked through */
 	struct id order_key;
 	const struct rows *dead; /* NULL: none */
 	uint32_t dead_row;
@@ -132,7 +133,7 @@ static void kept_cause(struct admin_request *request, struct buf *causes, const 
 		  STR_ARG(keeper->is_null ? STR("") : keeper->str), why->kept_ahead);
 }
 
-static void unknown_cause(struct admin_request *request, struct buf *causes, const struct why_message *why)
+static void unknown_cause(struct buf *causes, const struct why_message *why)
 {
 	struct why_cause cause = {WHY_REPLICA, "unknown", CODE_NONE,
 				  "Ask the other replicas, too (--url). Check the id: an event id, or the source that logs name. A "
@@ -149,7 +150,7 @@ static void unknown_cause(struct admin_request *request, struct buf *causes, con
 			  why->entry.state, why->entry.detail[0] ? ": " : "", why->entry.detail);
 	} else {
 		why_cause(causes, &cause, "this replica holds nothing of this id, and the database has neither an effect of it, "
-			  "nor a dead letter%s", request->calls[CALL_KEPT].rows.row_count < WHY_ROWS
+			  "nor a dead letter%s", !why->kept_more
 						 ? ", nor keeps it" : "; of the kept messages only the first were looked through");
 	}
 }
@@ -193,7 +194,7 @@ static void message_answer(struct admin_request *request)
 	if (why->dead && !why->had_effect)
 		dead_cause(&causes, why);
 	if (strcmp(state, "unknown") == 0)
-		unknown_cause(request, &causes, why);
+		unknown_cause(&causes, why);
 	why_close(request, &causes);
 }
 
@@ -244,6 +245,8 @@ static void message_answered(struct admin_request *request)
 	struct why_message *why = request->state;
 	const struct rows *inbox = &request->calls[CALL_INBOX].rows;
 
+	why->kept_more = admin_rows_trim(&request->calls[CALL_KEPT].rows, 1);
+	why->kept_more |= request->calls[CALL_KEPT].rows.row_count >= WHY_ROWS;
 	find_kept(why, &request->calls[CALL_KEPT].rows);
 	find_dead(why, &request->calls[CALL_DEAD_LIST].rows, &request->calls[CALL_DEAD].rows);
 	if (inbox->row_count) {
@@ -288,7 +291,8 @@ static void ask_database(struct admin_request *request)
 	admin_param_text(request, CALL_KEPT, 0, why->tenant);
 	admin_param_text(request, CALL_KEPT, 1, why->channel);
 	admin_param_id(request, CALL_KEPT, 2, ID_NONE);
-	admin_param_int(request, CALL_KEPT, 3, WHY_ROWS);
+	admin_param_int(request, CALL_KEPT, 3, LOOK_MAX);
+	admin_param_int(request, CALL_KEPT, 4, WHY_ROWS);
 	admin_ask_call(request, CALL_DEAD_LIST, STATEMENT_DEAD_LETTER_LIST);
 	admin_param_id(request, CALL_DEAD_LIST, 0, ID_NONE);
 	admin_param_int(request, CALL_DEAD_LIST, 1, WHY_ROWS);

@@ -42,7 +42,7 @@ struct keep_ask {
 	struct store_query query;
 	struct arena arena;
 	struct segment_call call;
-	struct column params[4];
+	struct column params[5];
 	struct intake *intake;
 	struct place *place;
 	struct id *order_keys; /* of several places, one a key asked for */

@@ -139,23 +139,18 @@ static void recover_others(struct intake *intake)
 
 /* --- our own, in doubt --- */
 
-/* Columns of KEPT_LIST. */
-enum { LIST_ID = 0, LIST_ORDER_KEY = 4, LIST_KEEPER = 6 };
+static void list_own(struct intake *intake, int64_t after);
 
-static void list_own(struct intake *intake, struct id after);
-
-/* Whether the row is ours and nobody stands for it. */
+/* Whether nobody stands for our row. */
 static bool own_row(struct intake *intake, const struct field *row)
 {
-	struct place *place = map_get(&intake->places, id_str(&row[LIST_ORDER_KEY].id));
+	struct place *place = map_get(&intake->places, id_str(&row[0].id));
 
-	if (row[LIST_KEEPER].is_null || !str_equal(row[LIST_KEEPER].str, str_of(intake->settings.keeper)))
-		return false;
 	if (place) {
 		place->is_uncertain = true; /* which finds the row */
 		return false;
 	}
-	recover_row(intake, row[LIST_ORDER_KEY].id, 1);
+	recover_row(intake, row[0].id, 1);
 	return true;
 }
 
@@ -166,7 +161,7 @@ static void own_listed(struct task *done)
 	const struct rows *rows = &ask->call.rows;
 	bool ok = ask->query.base.outcome == STORE_OK;
 	uint32_t count = ok ? rows->row_count : 0;
-	struct id last = count ? rows_at(rows, count - 1, LIST_ID)->id : ID_NONE;
+	int64_t last = count ? rows_at(rows, count - 1, 1)->i : 0;
 	uint64_t found = 0;
 
 	for (uint32_t i = 0; !intake->stopping && i < count; i++)
@@ -183,13 +178,13 @@ static void own_listed(struct task *done)
 	}
 }
 
-static void list_own(struct intake *intake, struct id after)
+static void list_own(struct intake *intake, int64_t after)
 {
-	struct keep_ask *ask = keep_ask_new(intake, STATEMENT_KEPT_LIST, own_listed);
+	struct keep_ask *ask = keep_ask_new(intake, STATEMENT_KEPT_OWN, own_listed);
 
 	ask_set_channel(ask);
-	ask->params[2] = column_scalar_id(&ask->arena, after);
-	ask->params[3] = column_scalar_int(&ask->arena, RECOVER_LIMIT);
+	ask->params[3] = column_scalar_int(&ask->arena, after);
+	ask->params[4] = column_scalar_int(&ask->arena, RECOVER_LIMIT);
 	keep_ask_send(ask, false);
 }
 
@@ -198,7 +193,7 @@ static void recover(struct loop_timer *timer)
 	struct intake *intake = container_of(timer, struct intake, recover);
 
 	if (intake->recover_doubts)
-		list_own(intake, ID_NONE);
+		list_own(intake, 0);
 	else
 		recover_others(intake);
 }
@@ -236,6 +231,9 @@ static void released(struct task *done)
 	struct keep_ask *ask = keep_ask_answered(done);
 	struct intake *intake = ask->intake;
 
+	/* A page at a time, until less than one was left. */
+	if (ask->query.base.outcome == STORE_OK && rows_at(&ask->call.rows, 0, 0)->i >= RECOVER_LIMIT)
+		intake->has_kept = true;
 	keep_ask_free(ask);
 	intake_check_stopped(intake);
 }
@@ -251,6 +249,7 @@ bool keep_is_stopped(struct intake *intake)
 	intake->has_kept = false;
 	ask = keep_ask_new(intake, STATEMENT_KEPT_RELEASE, released);
 	ask_set_channel(ask);
+	ask->params[3] = column_scalar_int(&ask->arena, RECOVER_LIMIT);
 	keep_ask_send(ask, true);
 	return false;
 }

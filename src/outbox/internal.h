@@ -93,13 +93,16 @@ struct outbox {
 	struct list entries; /* everything in memory */
 	uint64_t entry_count;
 	struct list deleting, failing, giving_back;
-	struct outbox_query delete_query, fail_query, scan_query, load_query, renew_query, release_query, sweep_query,
-		count_query;
-	struct loop_timer tick, renew;
-	/* where the sweep for stale stamps stands */
+	struct outbox_query delete_query, fail_query, scan_query, load_query, renew_query, release_query, sweep_query;
+	struct loop_timer tick, renew, sweep;
+	/* Where the sweep for stale stamps stands, and what it has counted. */
 	struct outbox_row sweep_at;
 	char sweep_channel[600];
-	int64_t swept_us, counted_us;
+	struct outbox_counts {
+		int64_t waiting, claimed, poisoned, oldest_us; /* oldest 0 = none */
+	} sweep_counts;
+	bool sweeping;
+	int64_t swept_us; /* the end of the last round; 0 = none yet */
 	bool scan_again;
 	bool stopping;
 	bool idle; /* atomic: nothing is in memory and no query is under way */
@@ -155,6 +158,7 @@ void outbox_fail_more(struct outbox *outbox);
 /* scan.c */
 void outbox_tick(struct loop_timer *timer);
 void outbox_renew(struct loop_timer *timer);
+void outbox_sweep(struct loop_timer *timer);
 /* Rows of a scan or a claim-next, as the statement returned them. */
 void outbox_rows_take(struct outbox *outbox, const struct rows *rows, int64_t stamped_us);
 void outbox_release_more(struct outbox *outbox);

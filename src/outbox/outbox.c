@@ -440,7 +440,7 @@ static struct outbox_query *outbox_query_at(struct outbox *outbox, unsigned inde
 {
 	struct outbox_query *const queries[] = {
 		&outbox->delete_query, &outbox->fail_query,    &outbox->scan_query,  &outbox->load_query,
-		&outbox->renew_query,  &outbox->release_query, &outbox->sweep_query, &outbox->count_query,
+		&outbox->renew_query,  &outbox->release_query, &outbox->sweep_query,
 	};
 
 	return index < ARRAY_LEN(queries) ? queries[index] : NULL;
@@ -475,6 +475,7 @@ static void outbox_start_call(void *arg)
 
 	loop_timer_init(&outbox->tick, outbox->loop, outbox_tick);
 	loop_timer_init(&outbox->renew, outbox->loop, outbox_renew);
+	loop_timer_init(&outbox->sweep, outbox->loop, outbox_sweep);
 	loop_timer_start(&outbox->tick, 0);
 	loop_timer_start(&outbox->renew, outbox->settings.claim_timeout_ms * US_PER_MS / 4);
 }

@@ -69,7 +69,7 @@ void outbox_free(struct outbox **outbox);
 struct outbox_stats {
 	uint64_t published, confirmed, failed, unroutable, poisoned, scanned, submitted;
 	uint64_t rows_in_memory;
-	int64_t waiting, claimed, poisoned_rows, oldest_us; /* of the database, read on the tick; oldest 0 = none */
+	int64_t waiting, claimed, poisoned_rows, oldest_us; /* of the database, in the last sweep; oldest 0 = none */
 	uint64_t publish_us_total; /* publish to confirm, summed */
 };
 /* @thread any */

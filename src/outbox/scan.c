@@ -19,6 +19,8 @@
 #define SWEEP_MOST 1000
 #define RENEW_MOST 2048
 #define RELEASE_MOST 512
+/* A tenth of the time at most goes into reading a page. */
+#define SWEEP_PAUSE_US (50 * US_PER_MS)
 #define COUNT_INTERVAL_US (5 * US_PER_S)
 
 static const struct log_about about_outbox = {.stage = "outbox"};
@@ -149,50 +151,79 @@ static void outbox_scan(struct outbox *outbox)
 	outbox_query_send(query, 1, true, true, true, scan_done);
 }
 
-/* --- stamps of the dead --- */
+/* --- stamps of the dead, and figures --- */
 
-static void outbox_sweep(struct outbox *outbox);
+/*
+ * A round goes through the primary key a page at a time, resting between two, so that a large outbox never keeps the database busy
+ * with being looked at. What it reads it counts: the figures are those of the last whole round.
+ */
+static void sweep_end(struct outbox *outbox)
+{
+	outbox->sweeping = false;
+	outbox->swept_us = loop_now_us(outbox->loop);
+}
+
+static void sweep_publish(struct outbox *outbox)
+{
+	const struct outbox_counts *counts = &outbox->sweep_counts;
+	struct outbox_stats *stats = &outbox->stats;
+
+	stat_set(stats->waiting, counts->waiting);
+	stat_set(stats->claimed, counts->claimed);
+	stat_set(stats->poisoned_rows, counts->poisoned);
+	stat_set(stats->oldest_us, counts->oldest_us);
+}
+
+static void sweep_count(struct outbox_counts *counts, const struct field *f)
+{
+	counts->waiting += f[2].i;
+	counts->claimed += f[3].i;
+	counts->poisoned += f[4].i;
+	if (!f[5].is_null && (!counts->oldest_us || f[5].i < counts->oldest_us))
+		counts->oldest_us = f[5].i;
+}
 
 static void sweep_done(struct task *task)
 {
 	struct outbox_query *query = container_of(task, struct outbox_query, query.base.done);
 	struct outbox *outbox = query->outbox;
 	const struct rows *rows = &query->calls[0].rows;
-	bool more = false;
+	bool ok = query->query.base.outcome == STORE_OK && rows->row_count, more = false;
 
-	if (query->query.base.outcome == STORE_OK && rows->row_count) {
+	if (ok) {
 		const struct field *f = rows_at(rows, 0, 0);
 
 		if (f[1].i > 0)
 			log_warning(&about_outbox, "cleared %lld stale claims of outbox rows", (long long)f[1].i);
-		more = f[0].i >= SWEEP_MOST && !f[2].is_null;
+		sweep_count(&outbox->sweep_counts, f);
+		more = f[0].i >= SWEEP_MOST && !f[6].is_null;
 		if (more) {
-			snprintf(outbox->sweep_channel, sizeof(outbox->sweep_channel), "%.*s", STR_ARG(f[3].str));
-			outbox->sweep_at = (struct outbox_row){.instance = f[2].id,
+			snprintf(outbox->sweep_channel, sizeof(outbox->sweep_channel), "%.*s", STR_ARG(f[7].str));
+			outbox->sweep_at = (struct outbox_row){.instance = f[6].id,
 							       .channel = str_of(outbox->sweep_channel),
-							       .version = f[4].i,
-							       .ordinal = f[5].i};
+							       .version = f[8].i,
+							       .ordinal = f[9].i};
 		}
 	}
-	if (!more)
-		outbox->sweep_at = (struct outbox_row){.channel = STR("")};
+	if (ok && !more)
+		sweep_publish(outbox);
 	outbox_query_end(query);
 	if (more && !outbox->stopping)
-		outbox_sweep(outbox);
+		loop_timer_start(&outbox->sweep, SWEEP_PAUSE_US);
+	else
+		sweep_end(outbox);
 }
 
-static void outbox_sweep(struct outbox *outbox)
+static void sweep_page(struct outbox *outbox)
 {
 	struct outbox_query *query = &outbox->sweep_query;
 	const struct outbox_row *at = &outbox->sweep_at;
 	struct column *columns;
 
-	if (query->busy)
-		return;
 	outbox_query_begin(query);
 	columns = arena_alloc(&query->arena, 6 * sizeof(*columns));
 	columns[0] = column_scalar_id(&query->arena, at->instance);
-	columns[1] = column_scalar_text(&query->arena, at->channel.ptr ? at->channel : STR(""));
+	columns[1] = column_scalar_text(&query->arena, at->channel);
 	columns[2] = column_scalar_int(&query->arena, at->version);
 	columns[3] = column_scalar_int(&query->arena, at->ordinal);
 	columns[4] = column_scalar_int(&query->arena, SWEEP_MOST);
@@ -201,34 +232,31 @@ static void outbox_sweep(struct outbox *outbox)
 	outbox_query_send(query, 1, true, true, true, sweep_done);
 }
 
-/* --- figures --- */
-
-static void count_done(struct task *task)
+void outbox_sweep(struct loop_timer *timer)
 {
-	struct outbox_query *query = container_of(task, struct outbox_query, query.base.done);
-	struct outbox_stats *stats = &query->outbox->stats;
-	const struct rows *rows = &query->calls[0].rows;
+	struct outbox *outbox = container_of(timer, struct outbox, sweep);
 
-	if (query->query.base.outcome == STORE_OK && rows->row_count) {
-		const struct field *f = rows_at(rows, 0, 0);
-
-		stat_set(stats->waiting, f[0].i);
-		stat_set(stats->claimed, f[1].i);
-		stat_set(stats->poisoned_rows, f[2].i);
-		stat_set(stats->oldest_us, f[3].is_null ? 0 : f[3].i);
-	}
-	outbox_query_end(query);
+	if (outbox->stopping)
+		sweep_end(outbox);
+	else
+		sweep_page(outbox);
 }
 
-static void outbox_count(struct outbox *outbox)
+static bool sweep_is_due(const struct outbox *outbox, int64_t now_us)
 {
-	struct outbox_query *query = &outbox->count_query;
+	int64_t interval_us = outbox->settings.claim_timeout_ms * US_PER_MS / 4;
 
-	if (query->busy)
-		return;
-	outbox_query_begin(query);
-	outbox_query_call(query, 0, STATEMENT_OUTBOX_COUNTS, NULL);
-	outbox_query_send(query, 1, false, false, true, count_done);
+	if (interval_us > COUNT_INTERVAL_US)
+		interval_us = COUNT_INTERVAL_US;
+	return !outbox->sweeping && (!outbox->swept_us || now_us - outbox->swept_us > interval_us);
+}
+
+static void sweep_begin(struct outbox *outbox)
+{
+	outbox->sweeping = true;
+	outbox->sweep_at = (struct outbox_row){.channel = STR("")};
+	outbox->sweep_counts = (struct outbox_counts){0};
+	sweep_page(outbox);
 }
 
 /* --- the tick --- */
@@ -246,14 +274,8 @@ void outbox_tick(struct loop_timer *timer)
 	if (outbox->stopping)
 		return;
 	outbox_scan(outbox);
-	if (!outbox->swept_us || now_us - outbox->swept_us > outbox->settings.claim_timeout_ms * US_PER_MS / 4) {
-		outbox->swept_us = now_us;
-		outbox_sweep(outbox);
-	}
-	if (!outbox->counted_us || now_us - outbox->counted_us > COUNT_INTERVAL_US) {
-		outbox->counted_us = now_us;
-		outbox_count(outbox);
-	}
+	if (sweep_is_due(outbox, now_us))
+		sweep_begin(outbox);
 }
 
 /* --- renewal --- */

@@ -25,6 +25,7 @@ struct stored {
 	struct str id, tenant, module, version;
 	enum deployment_phase phase;
 	int64_t created_us;
+	bool in_question; /* whether anything pins it has to be found out */
 	bool pinned;
 	/* What becomes of it. */
 	enum deployment_phase next;

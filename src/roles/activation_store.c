@@ -79,6 +79,23 @@ static int compare_stored(const void *a, const void *b)
 	return order ? order : str_compare(x->id, y->id);
 }
 
+static struct column text_param(struct str *value)
+{
+	return (struct column){.type = COLUMN_TEXT, .scalar = true, .count = 1, .strs = value};
+}
+
+/* --- pins --- */
+
+/*
+ * What serves or drains may be needed by unfinished work, until somebody has looked at all of it and found nothing. That is asked only
+ * about what the folder has no longer, a page at a time, the oldest instances first, and until each was found; and of so many rows at
+ * most, for a start must not take the longer the more there is: then it drains, and the retention sweep finds out (pins.c).
+ */
+#define PIN_PAGE  10000
+#define PIN_PAGES 100
+/* No instance ended so long ago. */
+#define PIN_OLDER_MS INT64_C(100000000000000)
+
 static bool is_in_folder(const struct loader *loader, struct str id)
 {
 	for (uint32_t i = 0; i < loader->count; i++)
@@ -87,31 +104,118 @@ static bool is_in_folder(const struct loader *loader, struct str id)
 	return false;
 }
 
-static void mark_pinned(struct loader *loader, const struct rows *pins)
+static bool is_in_question(const struct loader *loader, const struct stored *stored, bool pinned)
 {
-	for (uint32_t i = 0; i < pins->row_count; i++) {
-		struct str id = rows_at(pins, i, 0)->str;
-		bool found = is_in_folder(loader, id);
-
-		for (uint32_t j = 0; j < loader->stored_count; j++)
-			if (str_equal(loader->stored[j].id, id))
-				found = loader->stored[j].pinned = true;
-		if (!found)
-			log_error(&about,
-				  "deployment %.*s is pinned by unfinished work but not in the "
-				  "database",
-				  STR_ARG(id));
+	switch (stored->phase) {
+	case DEPLOYMENT_RETIRED:
+		return false;
+	case DEPLOYMENT_FAILED:
+		return pinned && !is_in_folder(loader, stored->id);
+	default:
+		return !is_in_folder(loader, stored->id);
 	}
+}
+
+/* Takes note of what a page has found; whether everything in question was. */
+static bool pins_note(struct loader *loader, const struct rows *rows, uint32_t column)
+{
+	bool all = true;
+
+	for (uint32_t i = 0; i < rows->row_count; i++)
+		for (uint32_t j = 0; j < loader->stored_count; j++)
+			if (!rows_at(rows, i, column)->is_null &&
+			    str_equal(rows_at(rows, i, column)->str, loader->stored[j].id))
+				loader->stored[j].pinned = true;
+	for (uint32_t j = 0; j < loader->stored_count; j++)
+		all &= loader->stored[j].pinned || !loader->stored[j].in_question;
+	return all;
+}
+
+static struct column int_param(int64_t *value)
+{
+	return (struct column){.type = COLUMN_INT, .scalar = true, .count = 1, .ints = value};
+}
+
+static struct column id_param(struct id *value)
+{
+	return (struct column){.type = COLUMN_ID, .scalar = true, .count = 1, .ids = value};
+}
+
+/* Sets *done when all is found or nothing is left to look at. */
+static enum result pins_of_instances(struct loader *loader, bool *done, struct error *err)
+{
+	int64_t limit = PIN_PAGE, older = PIN_OLDER_MS;
+	enum result result = RESULT_OK;
+	struct id after = ID_NONE;
+	bool last = false;
+
+	for (int page = 0; page < PIN_PAGES && !last && result == RESULT_OK; page++) {
+		struct column params[] = {id_param(&after), int_param(&limit), int_param(&older)};
+		struct segment_call call = {.statement = STATEMENT_INSTANCE_EXPIRED, .params = params};
+		const struct field *end;
+
+		result = activation_ask(loader, &call, 1, true, false, err);
+		if (result != RESULT_OK)
+			return result;
+		end = rows_at(&call.rows, call.rows.row_count - 1, 1);
+		last = pins_note(loader, &call.rows, 3) || end->is_null;
+		after = end->is_null ? ID_NONE : end->id;
+	}
+	*done = last;
+	return result;
+}
+
+static enum result pins_of_outbox(struct loader *loader, bool *done, struct error *err)
+{
+	struct str channel = STR("");
+	int64_t version = 0, ordinal = 0, limit = PIN_PAGE;
+	enum result result = RESULT_OK;
+	struct id after = ID_NONE;
+	bool last = false;
+
+	for (int page = 0; page < PIN_PAGES && !last && result == RESULT_OK; page++) {
+		struct column params[] = {id_param(&after), text_param(&channel), int_param(&version), int_param(&ordinal),
+					  int_param(&limit)};
+		struct segment_call call = {.statement = STATEMENT_OUTBOX_PINS, .params = params};
+		const struct field *end;
+
+		result = activation_ask(loader, &call, 1, true, false, err);
+		if (result != RESULT_OK)
+			return result;
+		end = rows_at(&call.rows, call.rows.row_count - 1, 0);
+		last = pins_note(loader, &call.rows, 0) || end[1].is_null;
+		if (!last) {
+			after = end[1].id;
+			channel = end[2].str;
+			version = end[3].i;
+			ordinal = end[4].i;
+		}
+	}
+	*done = last;
+	return result;
+}
+
+static enum result read_pins(struct loader *loader, struct error *err)
+{
+	bool instances = false, outbox = false;
+	enum result result = RESULT_OK;
+
+	if (pins_note(loader, &(struct rows){0}, 0))
+		return RESULT_OK; /* nothing is in question */
+	result = pins_of_instances(loader, &instances, err);
+	if (result == RESULT_OK)
+		result = pins_of_outbox(loader, &outbox, err);
+	for (uint32_t i = 0; i < loader->stored_count; i++)
+		if (loader->stored[i].in_question && !(instances && outbox))
+			loader->stored[i].pinned = true;
+	return result;
 }
 
 enum result activation_read_table(struct loader *loader, struct error *err)
 {
 	struct segment_call list = {.statement = STATEMENT_DEPLOYMENT_LIST};
-	struct segment_call pinned = {.statement = STATEMENT_DEPLOYMENT_PINNED};
 	enum result result = activation_ask(loader, &list, 1, false, false, err);
 
-	if (result == RESULT_OK)
-		result = activation_ask(loader, &pinned, 1, true, false, err);
 	if (result != RESULT_OK)
 		return result;
 	loader->stored_count = list.rows.row_count;
@@ -126,18 +230,13 @@ enum result activation_read_table(struct loader *loader, struct error *err)
 		stored->version = rows_at(&list.rows, i, 3)->str;
 		stored->phase = stored->next = phase_of(rows_at(&list.rows, i, 4)->str);
 		stored->created_us = rows_at(&list.rows, i, 5)->i;
+		stored->in_question = is_in_question(loader, stored, rows_at(&list.rows, i, 6)->b);
 	}
 	/* By tenant and module, the newest first. */
 	if (loader->stored_count)
 		qsort(loader->stored, loader->stored_count, sizeof(*loader->stored),
 		      compare_stored);
-	mark_pinned(loader, &pinned.rows);
-	return RESULT_OK;
-}
-
-static struct column text_param(struct str *value)
-{
-	return (struct column){.type = COLUMN_TEXT, .scalar = true, .count = 1, .strs = value};
+	return read_pins(loader, err);
 }
 
 enum result activation_load_stored(struct loader *loader, const struct stored *stored,

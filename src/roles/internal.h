@@ -16,7 +16,7 @@
 
 struct roles;
 
-#define QUERY_PARAMS 4
+#define QUERY_PARAMS 5
 
 /* A store query with the memory it needs; at most one use at a time. */
 struct role_query {
@@ -82,14 +82,38 @@ struct sweeper {
 void sweeper_init(struct sweeper *sweeper, struct roles *roles, struct lease *lease);
 void sweeper_done(struct sweeper *sweeper);
 
+/* What of the deployments unfinished work needs, found out along the retention sweeper's way (pins.c). */
+struct pins {
+	struct roles *roles;
+	struct arena arena; /* of a round */
+	struct pin {
+		struct str id;
+		bool leaving, seen;
+	} *pins;
+	uint32_t count;
+	struct role_query list, outbox, write;
+	struct loop_timer pause;
+	/* Goes on when a part is done; false: the round is over. */
+	void (*then)(struct pins *pins, bool ok);
+};
+void pins_init(struct pins *pins, struct roles *roles);
+void pins_done(struct pins *pins);
+/* Begins a round: what deployments there are. */
+void pins_begin(struct pins *pins, void (*then)(struct pins *pins, bool ok));
+/* An unfinished instance of this deployment was seen. */
+void pins_see(struct pins *pins, struct str deployment);
+/* All instances were seen: looks at the outbox, then writes what is known. */
+void pins_end(struct pins *pins, void (*then)(struct pins *pins, bool ok));
+
 /* retention-sweeper */
 struct retention {
 	struct role_work work;
 	struct lease *lease;
 	struct role_query find, remove, purge;
+	struct pins pins;
 	struct loop_timer pause;
 	struct id after;
-	bool last_page;
+	bool last_page, purging;
 	bool at_letters; /* event ids are done, dead letters come */
 	uint64_t instances, inbox, letters; /* in this round */
 };

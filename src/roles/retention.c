@@ -3,7 +3,8 @@
  * The retention sweeper: removes what is past its retention, a page at a time.
  *
  *	find a page of expired instances (scan role: keys only) → remove them (as their tenants) → pause → next page
- *	at the end of the table: purge event ids by age, a page at a time, until none is left; then dead letters, if they have one
+ *	at the end of the table: say which deployments unfinished work needs (pins.c), since all of it was seen
+ *	purge event ids by age, a page at a time, until none is left; then dead letters, if they have one
  *
  * Only completed and terminated instances go; FAILED ones are kept until somebody has looked at them. A crash between any
  * two pages loses nothing but time.
@@ -72,12 +73,25 @@ static void retention_purge(struct retention *retention)
 	role_query_send(query, true, false, true);
 }
 
+static void retention_pinned(struct pins *pins, bool ok)
+{
+	struct retention *retention = container_of(pins, struct retention, pins);
+
+	retention->purging = ok;
+	if (ok)
+		retention_purge(retention);
+	else
+		lease_round_done(retention->lease);
+}
+
 static void retention_next(struct loop_timer *timer)
 {
 	struct retention *retention = container_of(timer, struct retention, pause);
 
-	if (retention->last_page)
+	if (retention->purging)
 		retention_purge(retention);
+	else if (retention->last_page)
+		pins_end(&retention->pins, retention_pinned);
 	else
 		retention_find(retention);
 }
@@ -121,6 +135,8 @@ static void retention_found(struct role_query *query)
 	retention->last_page = rows_at(rows, count, 1)->is_null;
 	if (!retention->last_page)
 		retention->after = rows_at(rows, count, 1)->id;
+	for (; count && rows_at(rows, count - 1, 0)->is_null; count--)
+		pins_see(&retention->pins, rows_at(rows, count - 1, 3)->str);
 	if (!retention_may_go_on(retention))
 		return;
 	if (count)
@@ -163,14 +179,24 @@ static void retention_purged(struct role_query *query)
 	retention_pause(retention);
 }
 
+static void retention_begin(struct pins *pins, bool ok)
+{
+	struct retention *retention = container_of(pins, struct retention, pins);
+
+	if (ok)
+		retention_find(retention);
+	else
+		lease_round_done(retention->lease);
+}
+
 static void retention_run(struct role_work *work)
 {
 	struct retention *retention = container_of(work, struct retention, work);
 
 	retention->after = ID_NONE;
-	retention->last_page = retention->at_letters = false;
+	retention->last_page = retention->purging = retention->at_letters = false;
 	retention->instances = retention->inbox = retention->letters = 0;
-	retention_find(retention);
+	pins_begin(&retention->pins, retention_begin);
 }
 
 void retention_init(struct retention *retention, struct roles *roles, struct lease *lease)
@@ -179,11 +205,13 @@ void retention_init(struct retention *retention, struct roles *roles, struct lea
 	role_query_init(&retention->find, roles, retention_found);
 	role_query_init(&retention->remove, roles, retention_removed);
 	role_query_init(&retention->purge, roles, retention_purged);
+	pins_init(&retention->pins, roles);
 	loop_timer_init(&retention->pause, roles->loop, retention_next);
 }
 
 void retention_done(struct retention *retention)
 {
+	pins_done(&retention->pins);
 	role_query_done(&retention->find);
 	role_query_done(&retention->remove);
 	role_query_done(&retention->purge);

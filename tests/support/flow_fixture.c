@@ -479,7 +479,7 @@ struct rows flow_fixture_query(struct flow_fixture *fixture, struct arena *arena
 
 uint32_t flow_fixture_count_instances(struct flow_fixture *fixture, enum instance_status status)
 {
-	int64_t wanted = status, limit = FLOW_FIXTURE_MOST;
+	int64_t wanted = status, look = FLOW_FIXTURE_MOST + 1, limit = FLOW_FIXTURE_MOST;
 	bool terminal = true;
 	struct str any = STR_NONE;
 	struct id after = ID_NONE;
@@ -488,6 +488,7 @@ uint32_t flow_fixture_count_instances(struct flow_fixture *fixture, enum instanc
 		{.type = COLUMN_BOOL, .scalar = true, .count = 1, .bools = &terminal},
 		{.type = COLUMN_TEXT, .scalar = true, .count = 1, .strs = &any},
 		{.type = COLUMN_ID, .scalar = true, .count = 1, .ids = &after},
+		{.type = COLUMN_INT, .scalar = true, .count = 1, .ints = &look},
 		{.type = COLUMN_INT, .scalar = true, .count = 1, .ints = &limit},
 	};
 	struct arena arena;
@@ -519,15 +520,24 @@ uint32_t flow_fixture_count_dead_letters(struct flow_fixture *fixture, const cha
 	return count;
 }
 
+/* No stamp is as old as that, so that the sweep clears none. */
+#define YEAR_MS INT64_C(31536000000)
+
 uint32_t flow_fixture_count_outbox(struct flow_fixture *fixture)
 {
 	struct arena arena;
+	struct column params[6];
 	struct rows rows;
 	uint32_t count;
 
 	arena_init(&arena);
-	rows = flow_fixture_query(fixture, &arena, STATEMENT_OUTBOX_COUNTS, NULL, true);
-	count = (uint32_t)(rows_at(&rows, 0, 0)->i + rows_at(&rows, 0, 1)->i + rows_at(&rows, 0, 2)->i);
+	params[0] = column_scalar_id(&arena, ID_NONE);
+	params[1] = column_scalar_text(&arena, STR(""));
+	params[2] = params[3] = column_scalar_int(&arena, 0);
+	params[4] = column_scalar_int(&arena, FLOW_FIXTURE_MOST);
+	params[5] = column_scalar_int(&arena, YEAR_MS);
+	rows = flow_fixture_query(fixture, &arena, STATEMENT_OUTBOX_SWEEP, params, true);
+	count = (uint32_t)rows_at(&rows, 0, 0)->i;
 	arena_done(&arena);
 	return count;
 }
@@ -536,7 +546,7 @@ uint32_t flow_fixture_count_outbox(struct flow_fixture *fixture)
 
 struct id flow_fixture_only_instance(struct flow_fixture *f, int64_t *version)
 {
-	int64_t any_status = -1, limit = 10;
+	int64_t any_status = -1, look = 11, limit = 10;
 	bool terminal = true;
 	struct str any = STR_NONE;
 	struct id after = ID_NONE, id;
@@ -545,6 +555,7 @@ struct id flow_fixture_only_instance(struct flow_fixture *f, int64_t *version)
 		{.type = COLUMN_BOOL, .scalar = true, .count = 1, .bools = &terminal},
 		{.type = COLUMN_TEXT, .scalar = true, .count = 1, .strs = &any},
 		{.type = COLUMN_ID, .scalar = true, .count = 1, .ids = &after},
+		{.type = COLUMN_INT, .scalar = true, .count = 1, .ints = &look},
 		{.type = COLUMN_INT, .scalar = true, .count = 1, .ints = &limit},
 	};
 	struct arena arena;
@@ -630,6 +641,7 @@ struct rows flow_fixture_kept(struct flow_fixture *fixture, struct arena *arena)
 		column_scalar_text(arena, STR_NONE),
 		column_scalar_text(arena, STR_NONE),
 		column_scalar_id(arena, ID_NONE),
+		column_scalar_int(arena, 10001),
 		column_scalar_int(arena, 10000),
 	};
 

@@ -54,7 +54,7 @@ static int64_t seq_of(uint32_t key, const char *keeper)
 
 static const struct rows *list(const char *tenants)
 {
-	return rig_query(&suite_rig, tenants, false, STATEMENT_KEPT_LIST, NULL, NULL, ID_NONE, LIMIT);
+	return rig_query(&suite_rig, tenants, false, STATEMENT_KEPT_LIST, NULL, NULL, ID_NONE, LIMIT + 1, LIMIT);
 }
 
 static const struct rows *recover(const char *keeper, int64_t limit)
@@ -230,7 +230,7 @@ START_TEST(head_is_the_keepers_first_and_says_who_is_ahead)
 	check_head(1, "boot-2", 2, false);
 	ck_assert_uint_eq(load("a", 1, "boot-3")->row_count, 0);
 	/* Nobody's also counts. */
-	rig_query(&suite_rig, ",a,", true, STATEMENT_KEPT_RELEASE, "a", "orders", "boot-2");
+	rig_query(&suite_rig, ",a,", true, STATEMENT_KEPT_RELEASE, "a", "orders", "boot-2", LIMIT);
 	check_head(1, "boot-1", 3, true);
 }
 END_TEST
@@ -251,10 +251,10 @@ START_TEST(kept_messages_of_another_tenant_are_not_seen)
 	ck_assert(!is_ahead("b", 1, EVERYBODY));
 	ck_assert_uint_eq(load("b", 1, "boot-1")->row_count, 0);
 	ck_assert_uint_eq(list(",b,")->row_count, 0);
-	ck_assert_uint_eq(rig_query(&suite_rig, ",a,b,", false, STATEMENT_KEPT_LIST, "b", NULL, ID_NONE, LIMIT)->row_count, 0);
+	ck_assert_uint_eq(rig_query(&suite_rig, ",a,b,", false, STATEMENT_KEPT_LIST, "b", NULL, ID_NONE, LIMIT + 1, LIMIT)->row_count, 0);
 	ck_assert_uint_eq(
 		rig_query(&suite_rig, ",b,", true, STATEMENT_KEPT_RECOVER, "b", "orders", "boot-2", LIMIT)->row_count, 0);
-	rig_query(&suite_rig, ",b,", true, STATEMENT_KEPT_RELEASE, "b", "orders", "boot-1");
+	rig_query(&suite_rig, ",b,", true, STATEMENT_KEPT_RELEASE, "b", "orders", "boot-1", LIMIT);
 	rig_letter(&suite_rig, &commit, "b");
 	commit_keep_end(&commit, KEPT(1), "boot-1");
 	ck_assert_int_eq(rig_run(&suite_rig, &commit.base), STORE_KEPT_LOST);
@@ -339,7 +339,7 @@ START_TEST(message_of_another_keeper_is_not_consumed)
 {
 	given_kept("boot-2", 1, 1);
 	ck_assert_int_eq(end_kept(1, "boot-1"), STORE_KEPT_LOST);
-	rig_query(&suite_rig, ",a,", true, STATEMENT_KEPT_RELEASE, "a", "orders", "boot-2");
+	rig_query(&suite_rig, ",a,", true, STATEMENT_KEPT_RELEASE, "a", "orders", "boot-2", LIMIT);
 	ck_assert_int_eq(end_kept(1, "boot-1"), STORE_KEPT_LOST);
 	ck_assert_int_eq(end_kept(1, "boot-2"), STORE_KEPT_LOST);
 	ck_assert_uint_eq(recover("boot-1", LIMIT)->row_count, 1);
@@ -555,9 +555,9 @@ START_TEST(released_messages_are_recovered_oldest_first_up_to_a_limit)
 	lease("us", HOUR_MS);
 	lease("gone", HOUR_MS);
 	ck_assert_uint_eq(recover("next", LIMIT)->row_count, 0);
-	rig_query(&suite_rig, ",a,", true, STATEMENT_KEPT_RELEASE, "a", "other channel", "us");
+	rig_query(&suite_rig, ",a,", true, STATEMENT_KEPT_RELEASE, "a", "other channel", "us", LIMIT);
 	ck_assert_uint_eq(recover("next", LIMIT)->row_count, 0);
-	rig_query(&suite_rig, ",a,", true, STATEMENT_KEPT_RELEASE, "a", "orders", "us");
+	rig_query(&suite_rig, ",a,", true, STATEMENT_KEPT_RELEASE, "a", "orders", "us", LIMIT);
 	lease("gone", STALE_MS);
 	/* The released and the dead one's, one after the other. */
 	rows = recover("next", 3);
@@ -576,7 +576,7 @@ START_TEST(released_messages_are_recovered_oldest_first_up_to_a_limit)
 	ck_assert_int_eq(rows_at(rows, 0, 1)->i + rows_at(rows, 1, 1)->i, 3);
 	ck_assert_uint_eq(load("a", 1, "gone")->row_count, 0);
 	/* Of another channel nothing. */
-	rig_query(&suite_rig, ",a,", true, STATEMENT_KEPT_RELEASE, "a", "orders", "next");
+	rig_query(&suite_rig, ",a,", true, STATEMENT_KEPT_RELEASE, "a", "orders", "next", LIMIT);
 	ck_assert_uint_eq(rig_query(&suite_rig, ",a,", true, STATEMENT_KEPT_RECOVER, "a", "other", "us", LIMIT)->row_count, 0);
 }
 END_TEST
@@ -586,7 +586,7 @@ START_TEST(kept_messages_are_listed_and_counted)
 	struct store_commit commit;
 	const struct rows *rows;
 
-	ck_assert_uint_eq(rig_query(&suite_rig, NULL, false, STATEMENT_KEPT_COUNTS)->row_count, 0);
+	ck_assert_uint_eq(rig_query(&suite_rig, NULL, false, STATEMENT_KEPT_COUNTS, LIMIT)->row_count, 0);
 	for (uint32_t n = 1; n <= 3; n++)
 		given_kept("boot-1", n, n);
 	prepare_keep(&commit, "b", "boot-1");
@@ -594,8 +594,9 @@ START_TEST(kept_messages_are_listed_and_counted)
 	((struct kept_row *)(uintptr_t)commit.kept_added)[0].channel = STR("bills");
 	commit_keep(&suite_rig, &commit, KEPT(5), KEY(4), "x");
 	ck_assert_int_eq(rig_run(&suite_rig, &commit.base), STORE_OK);
-#define LIST(tenants, tenant, channel, after, limit) \
-	rig_query(&suite_rig, tenants, false, STATEMENT_KEPT_LIST, tenant, channel, after, (int64_t)(limit))
+#define LIST(tenants, tenant, channel, after, limit) LOOK(tenants, tenant, channel, after, LIMIT, limit)
+#define LOOK(tenants, tenant, channel, after, look, limit) \
+	rig_query(&suite_rig, tenants, false, STATEMENT_KEPT_LIST, tenant, channel, after, look, (int64_t)(limit))
 	ck_assert_uint_eq(LIST(",a,b,", NULL, NULL, ID_NONE, 100)->row_count, 5);
 	ck_assert_uint_eq(LIST(",a,b,", "b", NULL, ID_NONE, 100)->row_count, 2);
 	ck_assert_uint_eq(LIST(",a,b,", NULL, "orders", ID_NONE, 100)->row_count, 4);
@@ -605,8 +606,18 @@ START_TEST(kept_messages_are_listed_and_counted)
 	ck_assert_uint_eq(rows->row_count, 2);
 	ck_assert(id_equal(rows_at(rows, 0, 0)->id, KEPT(2)));
 	ck_assert(id_equal(rows_at(rows, 1, 0)->id, KEPT(3)));
+	/* After so many were looked at in vain, where that was. */
+	rows = LOOK(",a,b,", "b", NULL, ID_NONE, INT64_C(2), 100);
+	ck_assert_uint_eq(rows->row_count, 1);
+	ck_assert(id_equal(rows_at(rows, 0, 0)->id, KEPT(2)));
+	ck_assert(rows_at(rows, 0, 1)->is_null);
+	rows = LOOK(",a,b,", "b", NULL, KEPT(2), INT64_C(2), 100);
+	ck_assert_uint_eq(rows->row_count, 2);
+	ck_assert(id_equal(rows_at(rows, 0, 0)->id, KEPT(4)));
+	ck_assert(id_equal(rows_at(rows, 1, 0)->id, KEPT(4)) && rows_at(rows, 1, 1)->is_null);
+#undef LOOK
 #undef LIST
-	rows = rig_query(&suite_rig, NULL, false, STATEMENT_KEPT_COUNTS);
+	rows = rig_query(&suite_rig, NULL, false, STATEMENT_KEPT_COUNTS, LIMIT);
 	ck_assert_uint_eq(rows->row_count, 3);
 	ck_assert_str_slice(rows_at(rows, 0, 0)->str, STR("a"));
 	ck_assert_str_slice(rows_at(rows, 0, 1)->str, STR("orders"));
@@ -617,6 +628,38 @@ START_TEST(kept_messages_are_listed_and_counted)
 	ck_assert_int_eq(rows_at(rows, 1, 2)->i, 1);
 	ck_assert_str_slice(rows_at(rows, 2, 1)->str, STR("orders"));
 	ck_assert_int_eq(rows_at(rows, 2, 2)->i, 1);
+	rows = rig_query(&suite_rig, NULL, false, STATEMENT_KEPT_COUNTS, INT64_C(2));
+	ck_assert_uint_eq(rows->row_count, 3);
+	ck_assert_int_eq(rows_at(rows, 0, 2)->i, 2);
+}
+END_TEST
+
+START_TEST(own_messages_are_listed_by_seq_and_released_by_pages)
+{
+	const struct rows *rows;
+	int64_t seq;
+
+	for (uint32_t n = 1; n <= 5; n++)
+		given_kept(n == 3 ? "other" : "us", n, n);
+	rows = rig_query(&suite_rig, ",a,", false, STATEMENT_KEPT_OWN, "a", "orders", "us", INT64_C(0), INT64_C(3));
+	ck_assert_uint_eq(rows->row_count, 3);
+	ck_assert(id_equal(rows_at(rows, 0, 0)->id, KEY(1)));
+	ck_assert(id_equal(rows_at(rows, 2, 0)->id, KEY(4)));
+	seq = rows_at(rows, 2, 1)->i;
+	rows = rig_query(&suite_rig, ",a,", false, STATEMENT_KEPT_OWN, "a", "orders", "us", seq, INT64_C(3));
+	ck_assert_uint_eq(rows->row_count, 1);
+	ck_assert(id_equal(rows_at(rows, 0, 0)->id, KEY(5)));
+	ck_assert_uint_eq(
+		rig_query(&suite_rig, ",a,", false, STATEMENT_KEPT_OWN, "a", "bills", "us", INT64_C(0), LIMIT)->row_count, 0);
+	ck_assert_uint_eq(
+		rig_query(&suite_rig, ",b,", false, STATEMENT_KEPT_OWN, "a", "orders", "us", INT64_C(0), LIMIT)->row_count, 0);
+	rows = rig_query(&suite_rig, ",a,", true, STATEMENT_KEPT_RELEASE, "a", "orders", "us", INT64_C(3));
+	ck_assert_int_eq(rows_at(rows, 0, 0)->i, 3);
+	rows = rig_query(&suite_rig, ",a,", false, STATEMENT_KEPT_OWN, "a", "orders", "us", INT64_C(0), LIMIT);
+	ck_assert_uint_eq(rows->row_count, 1);
+	ck_assert(id_equal(rows_at(rows, 0, 0)->id, KEY(5)));
+	rows = rig_query(&suite_rig, ",a,", true, STATEMENT_KEPT_RELEASE, "a", "orders", "us", INT64_C(3));
+	ck_assert_int_eq(rows_at(rows, 0, 0)->i, 1);
 }
 END_TEST
 
@@ -705,5 +748,6 @@ void store_suite_kept_add(TCase *kept)
 		     kept_messages_that_the_database_refuses, message_that_is_kept_by_nobody_is_found,
 		     only_what_nobody_alive_keeps_is_recovered,
 		     released_messages_are_recovered_oldest_first_up_to_a_limit, kept_messages_are_listed_and_counted,
+		     own_messages_are_listed_by_seq_and_released_by_pages,
 		     leases_are_purged_by_prefix_and_age, dead_letter_is_replayed_once_at_a_time);
 }

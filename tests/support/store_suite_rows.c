@@ -277,6 +277,18 @@ START_TEST(outbox_failure_waits_holds_back_and_poisons)
 }
 END_TEST
 
+/* What a sweep counts on its way. */
+static void check_counts(int64_t waiting, int64_t claimed, int64_t poisoned)
+{
+	const struct rows *rows = rig_query(&suite_rig, NULL, true, STATEMENT_OUTBOX_SWEEP, ID_NONE, "", INT64_C(0), INT64_C(0),
+					    LIMIT, INT64_C(60000));
+
+	ck_assert_int_eq(rows_at(rows, 0, 2)->i, waiting);
+	ck_assert_int_eq(rows_at(rows, 0, 3)->i, claimed);
+	ck_assert_int_eq(rows_at(rows, 0, 4)->i, poisoned);
+	ck_assert(rows_at(rows, 0, 5)->is_null == (waiting + claimed == 0));
+}
+
 START_TEST(outbox_poisoned_head_holds_back_nobody)
 {
 	const struct rows *rows;
@@ -285,17 +297,11 @@ START_TEST(outbox_poisoned_head_holds_back_nobody)
 	row_fail(1, 0, 0, true, false, "boot-1");
 	row_fail(1, 1, 0, false, false, "boot-1");
 	row_fail(1, 2, 0, false, false, "boot-1");
-	rows = rig_query(&suite_rig, NULL, false, STATEMENT_OUTBOX_COUNTS);
-	ck_assert_int_eq(rows_at(rows, 0, 0)->i, 2);
-	ck_assert_int_eq(rows_at(rows, 0, 1)->i, 0);
-	ck_assert_int_eq(rows_at(rows, 0, 2)->i, 1);
-	ck_assert(!rows_at(rows, 0, 3)->is_null);
+	check_counts(2, 0, 1);
 	rows = scan("boot-2", LIMIT);
 	ck_assert_uint_eq(rows->row_count, 1);
 	ck_assert_int_eq(rows_at(rows, 0, 4)->i, 1);
-	rows = rig_query(&suite_rig, NULL, false, STATEMENT_OUTBOX_COUNTS);
-	ck_assert_int_eq(rows_at(rows, 0, 0)->i, 1);
-	ck_assert_int_eq(rows_at(rows, 0, 1)->i, 1);
+	check_counts(1, 1, 1);
 }
 END_TEST
 
@@ -372,13 +378,13 @@ START_TEST(outbox_stamps_are_renewed_released_and_swept)
 			 INT64_C(0), INT64_C(1), STALE_MS);
 	ck_assert_int_eq(rows_at(rows, 0, 0)->i, 1);
 	ck_assert_int_eq(rows_at(rows, 0, 1)->i, 1);
-	ck_assert(id_equal(rows_at(rows, 0, 2)->id, test_id(1)));
-	ck_assert_str_slice(rows_at(rows, 0, 3)->str, STR("out"));
-	ck_assert_int_eq(rows_at(rows, 0, 5)->i, 0);
+	ck_assert(id_equal(rows_at(rows, 0, 6)->id, test_id(1)));
+	ck_assert_str_slice(rows_at(rows, 0, 7)->str, STR("out"));
+	ck_assert_int_eq(rows_at(rows, 0, 9)->i, 0);
 	rows = rig_query(&suite_rig, NULL, true, STATEMENT_OUTBOX_SWEEP, test_id(1), "out",
 			 INT64_C(1), INT64_C(1), LIMIT, STALE_MS);
 	ck_assert_int_eq(rows_at(rows, 0, 0)->i, 0);
-	ck_assert(rows_at(rows, 0, 2)->is_null);
+	ck_assert(rows_at(rows, 0, 6)->is_null);
 	ck_assert_uint_eq(scan("boot-3", LIMIT)->row_count, 1);
 }
 END_TEST
@@ -472,15 +478,20 @@ START_TEST(ended_instances_expire)
 	ck_assert_int_eq(rig_run(&suite_rig, &commit.base), STORE_OK);
 	rows = rig_query(&suite_rig, NULL, false, STATEMENT_INSTANCE_EXPIRED, ID_NONE, LIMIT,
 			 INT64_C(60000));
-	ck_assert_uint_eq(rows->row_count, 1);
+	/* Nothing due, a deployment in use, the end. */
+	ck_assert_uint_eq(rows->row_count, 2);
+	ck_assert(rows_at(rows, 0, 0)->is_null);
+	ck_assert_str_slice(rows_at(rows, 0, 3)->str, STR("d1"));
+	ck_assert(rows_at(rows, 1, 1)->is_null && rows_at(rows, 1, 3)->is_null);
 	rows = rig_query(&suite_rig, NULL, false, STATEMENT_INSTANCE_EXPIRED, ID_NONE, INT64_C(2),
 			 STALE_MS);
-	ck_assert_uint_eq(rows->row_count, 2);
+	ck_assert_uint_eq(rows->row_count, 3);
 	ck_assert_str_slice(rows_at(rows, 0, 0)->str, STR("b"));
 	ck_assert(id_equal(rows_at(rows, 0, 1)->id, test_id(2)));
 	ck_assert(!rows_at(rows, 0, 2)->is_null);
-	ck_assert(rows_at(rows, 1, 0)->is_null);
-	ck_assert(id_equal(rows_at(rows, 1, 1)->id, test_id(2)));
+	ck_assert_str_slice(rows_at(rows, 1, 3)->str, STR("d1"));
+	ck_assert(rows_at(rows, 2, 0)->is_null);
+	ck_assert(id_equal(rows_at(rows, 2, 1)->id, test_id(2)));
 	rows = rig_query(&suite_rig, NULL, false, STATEMENT_INSTANCE_EXPIRED, test_id(2),
 			 INT64_C(2), STALE_MS);
 	ck_assert_uint_eq(rows->row_count, 1);
@@ -538,7 +549,7 @@ START_TEST(dead_letters_are_purged_by_age)
 }
 END_TEST
 
-START_TEST(deployments_are_put_listed_and_pinned)
+START_TEST(deployments_are_put_and_listed)
 {
 	const struct rows *rows;
 
@@ -559,13 +570,80 @@ START_TEST(deployments_are_put_listed_and_pinned)
 	ck_assert_uint_eq(
 		rig_query(&suite_rig, "", false, STATEMENT_DEPLOYMENT_ARCHIVE, "d9")->row_count,
 		0);
-	ck_assert_uint_eq(
-		rig_query(&suite_rig, NULL, false, STATEMENT_DEPLOYMENT_PINNED)->row_count, 0);
-	ck_assert_int_eq(suite_spawn("a", 1), STORE_OK);
-	ck_assert_int_eq(suite_spawn("a", 2), STORE_OK);
-	rows = rig_query(&suite_rig, NULL, false, STATEMENT_DEPLOYMENT_PINNED);
+}
+END_TEST
+
+static void check_deployment(const char *id, const char *phase, bool pinned)
+{
+	const struct rows *rows = rig_query(&suite_rig, "", false, STATEMENT_DEPLOYMENT_LIST);
+
+	for (uint32_t i = 0; i < rows->row_count; i++)
+		if (str_equal(rows_at(rows, i, 0)->str, str_of(id))) {
+			ck_assert_str_slice(rows_at(rows, i, 4)->str, str_of(phase));
+			ck_assert_int_eq(rows_at(rows, i, 6)->b, pinned);
+			return;
+		}
+	ck_abort_msg("%s is not there", id);
+}
+
+static void put(const char *id, const char *phase)
+{
+	rig_query(&suite_rig, "", true, STATEMENT_DEPLOYMENT_PUT, id, "a", "orders", "1.0", phase, NULL);
+}
+
+static uint32_t pin(const char *id, bool pinned)
+{
+	return rig_query(&suite_rig, "", true, STATEMENT_DEPLOYMENT_PINS, id, (int)pinned)->row_count;
+}
+
+START_TEST(deployments_go_with_their_last_pin)
+{
+	put("d1", "Active");
+	check_deployment("d1", "Active", true);
+	ck_assert_uint_eq(pin("d1", true), 0);
+	put("d1", "Draining");
+	ck_assert_uint_eq(pin("d1", true), 0);
+	check_deployment("d1", "Draining", true);
+	ck_assert_uint_eq(pin("d1", false), 1);
+	check_deployment("d1", "Retired", false);
+	ck_assert_uint_eq(pin("d1", false), 0);
+	ck_assert_uint_eq(pin("d1", true), 1);
+	check_deployment("d1", "Draining", true);
+	/* What failed keeps what is known of it; what never served pins nothing. */
+	put("d1", "Failed");
+	check_deployment("d1", "Failed", true);
+	ck_assert_uint_eq(pin("d1", false), 0);
+	check_deployment("d1", "Failed", false);
+	put("d2", "Failed");
+	check_deployment("d2", "Failed", false);
+	put("d2", "Active");
+	check_deployment("d2", "Active", true);
+	put("d2", "Retired");
+	check_deployment("d2", "Retired", false);
+	ck_assert_uint_eq(pin("d9", true), 0);
+}
+END_TEST
+
+START_TEST(outbox_rows_pin_deployments)
+{
+	const struct rows *rows = rig_query(&suite_rig, NULL, false, STATEMENT_OUTBOX_PINS, ID_NONE, "", INT64_C(0), INT64_C(0), LIMIT);
+
 	ck_assert_uint_eq(rows->row_count, 1);
+	ck_assert(rows_at(rows, 0, 0)->is_null && rows_at(rows, 0, 1)->is_null);
+	given_rows("a", 1, 2);
+	rows = rig_query(&suite_rig, NULL, false, STATEMENT_OUTBOX_PINS, ID_NONE, "", INT64_C(0), INT64_C(0), INT64_C(1));
+	ck_assert_uint_eq(rows->row_count, 2);
 	ck_assert_str_slice(rows_at(rows, 0, 0)->str, STR("d1"));
+	ck_assert(rows_at(rows, 0, 1)->is_null);
+	ck_assert(id_equal(rows_at(rows, 1, 1)->id, test_id(1)));
+	ck_assert_str_slice(rows_at(rows, 1, 2)->str, STR("out"));
+	ck_assert_int_eq(rows_at(rows, 1, 3)->i, 1);
+	ck_assert_int_eq(rows_at(rows, 1, 4)->i, 0);
+	row_fail(1, 0, 0, true, false, "boot-1");
+	row_fail(1, 1, 0, true, false, "boot-1");
+	rows = rig_query(&suite_rig, NULL, false, STATEMENT_OUTBOX_PINS, ID_NONE, "", INT64_C(0), INT64_C(0), LIMIT);
+	ck_assert_uint_eq(rows->row_count, 1);
+	ck_assert(rows_at(rows, 0, 1)->is_null);
 }
 END_TEST
 
@@ -588,8 +666,10 @@ START_TEST(instances_are_listed_by_pages_and_filters)
 	ck_assert_int_eq(suite_spawn("b", 6), STORE_OK);
 
 #define LIST(tenants, status, terminal, deployment, after, limit) \
+	LOOK(tenants, status, terminal, deployment, after, LIMIT, limit)
+#define LOOK(tenants, status, terminal, deployment, after, look, limit) \
 	rig_query(&suite_rig, tenants, false, STATEMENT_INSTANCE_LIST, (int64_t)(status), \
-		  (int)(terminal), deployment, after, (int64_t)(limit))
+		  (int)(terminal), deployment, after, look, (int64_t)(limit))
 	ck_assert_uint_eq(LIST(",a,", -1, 0, NULL, ID_NONE, 100)->row_count, 4);
 	ck_assert_uint_eq(LIST(",a,", -1, 1, NULL, ID_NONE, 100)->row_count, 5);
 	ck_assert_uint_eq(LIST(",a,b,", -1, 1, NULL, ID_NONE, 100)->row_count, 6);
@@ -609,6 +689,15 @@ START_TEST(instances_are_listed_by_pages_and_filters)
 	ck_assert(rows_at(rows, 0, 7)->is_null);
 	ck_assert_str_slice(rows_at(rows, 0, 8)->str, STR("SUTRA.X"));
 	ck_assert_str_slice(rows_at(rows, 0, 9)->str, STR("why"));
+	/* After so many were looked at in vain, where that was. */
+	rows = LOOK(",a,", INSTANCE_FAILED, 0, NULL, ID_NONE, INT64_C(4), 100);
+	ck_assert_uint_eq(rows->row_count, 1);
+	ck_assert(id_equal(rows_at(rows, 0, 0)->id, test_id(4)));
+	ck_assert(rows_at(rows, 0, 1)->is_null);
+	ck_assert_uint_eq(LOOK(",a,", INSTANCE_FAILED, 0, NULL, test_id(4), INT64_C(4), 100)->row_count, 1);
+	/* A full page needs no such row. */
+	ck_assert_uint_eq(LOOK(",a,", -1, 0, NULL, ID_NONE, INT64_C(2), 2)->row_count, 2);
+#undef LOOK
 #undef LIST
 }
 END_TEST
@@ -633,6 +722,7 @@ void store_suite_rows_add(TCase *outbox, TCase *background)
 		     outbox_scan_does_not_read_what_waits_behind);
 	TEST_ADD_ALL(background, lease_has_one_holder_and_a_growing_term,
 		     sweep_frees_stale_claims_by_pages, ended_instances_expire,
-		     inbox_is_purged_by_age, dead_letters_are_purged_by_age, deployments_are_put_listed_and_pinned,
+		     inbox_is_purged_by_age, dead_letters_are_purged_by_age, deployments_are_put_and_listed,
+		     deployments_go_with_their_last_pin, outbox_rows_pin_deployments,
 		     instances_are_listed_by_pages_and_filters, ping_and_unknown_transactions);
 }

@@ -267,41 +267,78 @@ bool run_kept_take(struct tx *tx, struct segment_call *call)
 	return true;
 }
 
+/* The keeper's first row at the place behind `seq`, or NULL. */
+static struct row *own_after(struct tx *tx, const struct column *p, int64_t seq)
+{
+	struct row *first = NULL;
+
+	for (struct row *row = table_first(tx, TABLE_KEPT); row; row = table_next(row))
+		if (row->fields[KEPT_seq].i > seq && kept_is_at(tx, row, p[0].strs[0], p[1].strs[0]) &&
+		    kept_is_of(row, p[2].strs[0]) && (!first || row->fields[KEPT_seq].i < first->fields[KEPT_seq].i))
+			first = row;
+	return first;
+}
+
 bool run_kept_release(struct tx *tx, struct segment_call *call)
 {
 	const struct column *p = call->params;
+	int64_t released = 0;
+	struct row *row;
 
-	for (struct row *row = table_first(tx, TABLE_KEPT); row; row = table_next(row))
-		if (kept_is_at(tx, row, p[0].strs[0], p[1].strs[0]) && kept_is_of(row, p[2].strs[0]))
-			tx_set(tx, TABLE_KEPT, row, KEPT_keeper, field_null());
+	while (released < p[3].ints[0] && (row = own_after(tx, p, INT64_MIN))) {
+		tx_set(tx, TABLE_KEPT, row, KEPT_keeper, field_null());
+		released++;
+	}
+	emit(tx, call)[0] = field_int(released);
 	return true;
 }
 
-static bool kept_is_listed(struct tx *tx, const struct column *p, const struct row *row)
+bool run_kept_own(struct tx *tx, struct segment_call *call)
+{
+	const struct column *p = call->params;
+	struct row *row = own_after(tx, p, p[3].ints[0]);
+
+	for (; row && call->rows.row_count < (uint64_t)p[4].ints[0]; row = own_after(tx, p, row->fields[KEPT_seq].i)) {
+		struct field *out = emit(tx, call);
+
+		out[0] = row->fields[KEPT_order_key];
+		out[1] = row->fields[KEPT_seq];
+	}
+	return true;
+}
+
+static bool kept_is_listed(const struct column *p, const struct row *row)
 {
 	struct str tenant = p[0].strs[0], channel = p[1].strs[0];
 
-	return tx_sees(tx, row->fields[KEPT_tenant].str) &&
-	       (!tenant.ptr || str_equal(row->fields[KEPT_tenant].str, tenant)) &&
+	return (!tenant.ptr || str_equal(row->fields[KEPT_tenant].str, tenant)) &&
 	       (!channel.ptr || str_equal(row->fields[KEPT_channel].str, channel));
 }
 
 bool run_kept_list(struct tx *tx, struct segment_call *call)
 {
 	const struct column *p = call->params;
-	struct field after = param_field(&p[2], 0);
+	struct field after = param_field(&p[2], 0), last = field_null();
+	int64_t look = p[3].ints[0], seen = 0;
+	uint64_t limit = (uint64_t)p[4].ints[0];
 
-	for (struct row *row = table_after(tx, TABLE_KEPT, &after, 1);
-	     row && call->rows.row_count < (uint64_t)p[3].ints[0]; row = table_next(row)) {
+	for (struct row *row = table_after(tx, TABLE_KEPT, &after, 1); row && seen < look && call->rows.row_count < limit;
+	     row = table_next(row)) {
 		struct field body = row->fields[KEPT_body], *out;
 
-		if (!kept_is_listed(tx, p, row))
+		if (!tx_sees(tx, row->fields[KEPT_tenant].str))
+			continue;
+		seen++;
+		last = row->fields[KEPT_id];
+		if (!kept_is_listed(p, row))
 			continue;
 		out = emit(tx, call);
 		for (uint32_t at = KEPT_id; at <= KEPT_unmatched; at++)
 			out[at] = field_out(tx, TABLE_KEPT, row, at);
 		out[KEPT_unmatched + 1] = body.is_null ? field_null() : field_int((int64_t)body.str.len);
 	}
+	if (seen == look && call->rows.row_count < limit)
+		emit_nulls(tx, call)[KEPT_id] = last;
 	return true;
 }
 
@@ -337,6 +374,8 @@ bool run_kept_counts(struct tx *tx, struct segment_call *call)
 	for (struct row *row = table_first(tx, TABLE_KEPT); row; row = table_next(row)) {
 		struct field *out = place_line(tx, call, row);
 
+		if (out[2].i >= call->params[0].ints[0])
+			continue;
 		out[2].i++;
 		if (row->fields[KEPT_created].i < out[3].i)
 			out[3] = row->fields[KEPT_created];

@@ -145,11 +145,32 @@ bool run_outbox_scan(struct tx *tx, struct segment_call *call)
 	return true;
 }
 
+struct counts {
+	int64_t waiting, claimed, poisoned, oldest;
+};
+
+static void counts_add(struct counts *counts, const struct row *row)
+{
+	int64_t created = row->fields[OUTBOX_created].i;
+
+	if (row->fields[OUTBOX_poisoned].b) {
+		counts->poisoned++;
+		return;
+	}
+	if (row->fields[OUTBOX_claim_owner].is_null)
+		counts->waiting++;
+	else
+		counts->claimed++;
+	if (counts->oldest == COLUMN_TIME_NULL || created < counts->oldest)
+		counts->oldest = created;
+}
+
 bool run_outbox_sweep(struct tx *tx, struct segment_call *call)
 {
 	const struct column *p = call->params;
 	int64_t limit = p[4].ints[0], seen = 0, cleared = 0;
 	int64_t stale_us = tx->now_us - p[5].ints[0] * US_PER_MS;
+	struct counts counts = {.oldest = COLUMN_TIME_NULL};
 	struct field after[4], *out;
 	struct row *last = NULL;
 
@@ -158,6 +179,7 @@ bool run_outbox_sweep(struct tx *tx, struct segment_call *call)
 	     row = table_next(row)) {
 		seen++;
 		last = row;
+		counts_add(&counts, row);
 		if (row->fields[OUTBOX_claim_owner].is_null ||
 		    row->fields[OUTBOX_claimed_at].i >= stale_us)
 			continue;
@@ -167,8 +189,12 @@ bool run_outbox_sweep(struct tx *tx, struct segment_call *call)
 	out = emit(tx, call);
 	out[0] = field_int(seen);
 	out[1] = field_int(cleared);
+	out[2] = field_int(counts.waiting);
+	out[3] = field_int(counts.claimed);
+	out[4] = field_int(counts.poisoned);
+	out[5] = field_time(counts.oldest);
 	for (uint32_t at = 0; at < 4; at++)
-		out[at + 2] = last ? field_out(tx, TABLE_OUTBOX, last, at) : field_null();
+		out[at + 6] = last ? field_out(tx, TABLE_OUTBOX, last, at) : field_null();
 	return true;
 }
 
@@ -320,30 +346,22 @@ bool run_outbox_rearm(struct tx *tx, struct segment_call *call)
 	return true;
 }
 
-bool run_outbox_counts(struct tx *tx, struct segment_call *call)
+bool run_outbox_pins(struct tx *tx, struct segment_call *call)
 {
-	int64_t waiting = 0, claimed = 0, poisoned = 0, oldest = COLUMN_TIME_NULL;
-	struct field *out;
+	const struct column *p = call->params;
+	int64_t limit = p[4].ints[0], seen = 0;
+	struct row *last = NULL;
+	struct field after[4], *out;
 
-	for (struct row *row = table_first(tx, TABLE_OUTBOX); row; row = table_next(row)) {
-		int64_t created = row->fields[OUTBOX_created].i;
-
-		if (row->fields[OUTBOX_poisoned].b) {
-			poisoned++;
-			continue;
-		}
-		if (row->fields[OUTBOX_claim_owner].is_null)
-			waiting++;
-		else
-			claimed++;
-		if (oldest == COLUMN_TIME_NULL || created < oldest)
-			oldest = created;
+	key_take(p, 0, after);
+	for (struct row *row = table_after(tx, TABLE_OUTBOX, after, 4); row && seen < limit; row = table_next(row), seen++) {
+		last = row;
+		if (!row->fields[OUTBOX_poisoned].b && !row->fields[OUTBOX_deployment].is_null)
+			emit_once(tx, call, 0, 0, TABLE_OUTBOX, row, OUTBOX_deployment);
 	}
-	out = emit(tx, call);
-	out[0] = field_int(waiting);
-	out[1] = field_int(claimed);
-	out[2] = field_int(poisoned);
-	out[3] = field_time(oldest);
+	out = emit_nulls(tx, call);
+	for (uint32_t at = 0; last && seen == limit && at < 4; at++)
+		out[at + 1] = field_out(tx, TABLE_OUTBOX, last, at);
 	return true;
 }
 

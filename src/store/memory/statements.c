@@ -73,6 +73,24 @@ struct field field_out(struct tx *tx, enum table_id table, const struct row *row
 }
 
 /* All columns of the row, from the first on. */
+struct field *emit_nulls(struct tx *tx, struct segment_call *call)
+{
+	struct field *out = emit(tx, call);
+
+	for (uint32_t i = 0; i < call->rows.column_count; i++)
+		out[i] = field_null();
+	return out;
+}
+
+void emit_once(struct tx *tx, struct segment_call *call, uint32_t first, uint32_t at, enum table_id table, const struct row *row,
+	       uint32_t column)
+{
+	for (uint32_t i = first; i < call->rows.row_count; i++)
+		if (str_equal(rows_at(&call->rows, i, at)->str, row->fields[column].str))
+			return;
+	emit_nulls(tx, call)[at] = field_out(tx, table, row, column);
+}
+
 static void emit_row(struct tx *tx, struct segment_call *call, enum table_id table,
 		     const struct row *row)
 {
@@ -594,6 +612,7 @@ static bool run_instance_expired(struct tx *tx, struct segment_call *call)
 	struct field after = param_field(&call->params[0], 0), last = field_null(), *out;
 	int64_t limit = call->params[1].ints[0], seen = 0;
 	int64_t before_us = tx->now_us - call->params[2].ints[0] * US_PER_MS;
+	uint32_t expired;
 
 	for (struct row *row = table_after(tx, TABLE_INSTANCE, &after, 1); row && seen < limit;
 	     row = table_next(row)) {
@@ -602,14 +621,17 @@ static bool run_instance_expired(struct tx *tx, struct segment_call *call)
 		if (!instance_is_over(row) || row->fields[INSTANCE_ended].is_null ||
 		    row->fields[INSTANCE_ended].i >= before_us)
 			continue;
-		out = emit(tx, call);
+		out = emit_nulls(tx, call);
 		out[0] = field_out(tx, TABLE_INSTANCE, row, INSTANCE_tenant);
 		out[1] = row->fields[INSTANCE_id];
 		out[2] = row->fields[INSTANCE_ended];
 	}
-	out = emit(tx, call);
-	out[0] = out[2] = field_null();
-	out[1] = seen < limit ? field_null() : last;
+	expired = call->rows.row_count;
+	seen = 0;
+	for (struct row *row = table_after(tx, TABLE_INSTANCE, &after, 1); row && seen < limit; row = table_next(row), seen++)
+		if (!instance_is_over(row))
+			emit_once(tx, call, expired, 3, TABLE_INSTANCE, row, INSTANCE_deployment);
+	emit_nulls(tx, call)[1] = seen < limit ? field_null() : last;
 	return true;
 }
 
@@ -672,6 +694,8 @@ static bool run_deployment_put(struct tx *tx, struct segment_call *call)
 
 	if (row) {
 		tx_set(tx, TABLE_DEPLOYMENT, row, DEPLOYMENT_phase, param_field(&p[4], 0));
+		if (!str_equal(p[4].strs[0], STR("Failed")))
+			tx_set(tx, TABLE_DEPLOYMENT, row, DEPLOYMENT_pinned, field_bool(!str_equal(p[4].strs[0], STR("Retired"))));
 		return true;
 	}
 	row = row_new(tx, TABLE_DEPLOYMENT);
@@ -679,6 +703,8 @@ static bool run_deployment_put(struct tx *tx, struct segment_call *call)
 		row_take(tx, TABLE_DEPLOYMENT, row, i, &p[i], 0);
 	row_take(tx, TABLE_DEPLOYMENT, row, DEPLOYMENT_archive, &p[5], 0);
 	row->fields[DEPLOYMENT_created] = field_time(tx->now_us);
+	row->fields[DEPLOYMENT_pinned] = field_bool(!str_equal(p[4].strs[0], STR("Failed")) &&
+							    !str_equal(p[4].strs[0], STR("Retired")));
 	return tx_insert(tx, TABLE_DEPLOYMENT, row);
 }
 
@@ -699,35 +725,44 @@ static bool run_deployment_archive(struct tx *tx, struct segment_call *call)
 	return true;
 }
 
-static void emit_once(struct tx *tx, struct segment_call *call, enum table_id table,
-		      struct row *row, uint32_t column)
+/* The phase of a deployment about which this is known now. */
+static struct str phase_by_pin(struct str phase, bool pinned)
 {
-	for (uint32_t i = 0; i < call->rows.row_count; i++)
-		if (str_equal(rows_at(&call->rows, i, 0)->str, row->fields[column].str))
-			return;
-	emit(tx, call)[0] = field_out(tx, table, row, column);
+	if (!pinned && str_equal(phase, STR("Draining")))
+		return STR("Retired");
+	return pinned && str_equal(phase, STR("Retired")) ? STR("Draining") : phase;
 }
 
-static bool run_deployment_pinned(struct tx *tx, struct segment_call *call)
+static bool run_deployment_pins(struct tx *tx, struct segment_call *call)
 {
-	for (struct row *row = table_first(tx, TABLE_INSTANCE); row; row = table_next(row))
-		if (!instance_is_over(row))
-			emit_once(tx, call, TABLE_INSTANCE, row, INSTANCE_deployment);
-	for (struct row *row = table_first(tx, TABLE_OUTBOX); row; row = table_next(row))
-		if (!row->fields[OUTBOX_poisoned].b && !row->fields[OUTBOX_deployment].is_null)
-			emit_once(tx, call, TABLE_OUTBOX, row, OUTBOX_deployment);
+	const struct column *p = call->params;
+
+	for (uint32_t i = 0; i < p[0].count; i++) {
+		struct field id = param_field(&p[0], i), *out;
+		struct row *row = table_find(tx, TABLE_DEPLOYMENT, &id, 1);
+		struct str phase;
+
+		if (!row)
+			continue;
+		tx_set(tx, TABLE_DEPLOYMENT, row, DEPLOYMENT_pinned, field_bool(p[1].bools[i]));
+		phase = phase_by_pin(row->fields[DEPLOYMENT_phase].str, p[1].bools[i]);
+		if (str_equal(phase, row->fields[DEPLOYMENT_phase].str))
+			continue;
+		tx_set(tx, TABLE_DEPLOYMENT, row, DEPLOYMENT_phase, field_str(phase));
+		out = emit(tx, call);
+		out[0] = field_out(tx, TABLE_DEPLOYMENT, row, DEPLOYMENT_id);
+		out[1] = field_out(tx, TABLE_DEPLOYMENT, row, DEPLOYMENT_phase);
+	}
 	return true;
 }
 
 /* --- admin lists --- */
 
-static bool instance_is_listed(struct tx *tx, const struct column *p, struct row *row)
+static bool instance_is_listed(const struct column *p, struct row *row)
 {
 	int64_t status = p[0].ints[0];
 	struct str deployment = p[2].strs[0];
 
-	if (!tx_sees(tx, row->fields[INSTANCE_tenant].str))
-		return false;
 	if (status >= 0 ? row->fields[INSTANCE_status].i != status
 			: !p[1].bools[0] && instance_is_over(row))
 		return false;
@@ -737,12 +772,21 @@ static bool instance_is_listed(struct tx *tx, const struct column *p, struct row
 static bool run_instance_list(struct tx *tx, struct segment_call *call)
 {
 	const struct column *p = call->params;
-	struct field after = param_field(&p[3], 0);
+	struct field after = param_field(&p[3], 0), last = field_null();
+	int64_t look = p[4].ints[0], seen = 0;
+	uint64_t limit = (uint64_t)p[5].ints[0];
 
-	for (struct row *row = table_after(tx, TABLE_INSTANCE, &after, 1);
-	     row && call->rows.row_count < (uint64_t)p[4].ints[0]; row = table_next(row))
-		if (instance_is_listed(tx, p, row))
+	for (struct row *row = table_after(tx, TABLE_INSTANCE, &after, 1); row && seen < look && call->rows.row_count < limit;
+	     row = table_next(row)) {
+		if (!tx_sees(tx, row->fields[INSTANCE_tenant].str))
+			continue;
+		seen++;
+		last = row->fields[INSTANCE_id];
+		if (instance_is_listed(p, row))
 			emit_row(tx, call, TABLE_INSTANCE, row);
+	}
+	if (seen == look && call->rows.row_count < limit)
+		emit_nulls(tx, call)[0] = last;
 	return true;
 }
 
@@ -857,10 +901,10 @@ static bool (*const runs[STATEMENT_COUNT])(struct tx *tx, struct segment_call *c
 	[STATEMENT_OUTBOX_RENEW] = run_outbox_renew,
 	[STATEMENT_OUTBOX_RELEASE] = run_outbox_release,
 	[STATEMENT_OUTBOX_REARM] = run_outbox_rearm,
-	[STATEMENT_OUTBOX_COUNTS] = run_outbox_counts,
 	[STATEMENT_KEPT_LOAD] = run_kept_load,
 	[STATEMENT_KEPT_RECOVER] = run_kept_recover,
 	[STATEMENT_KEPT_RELEASE] = run_kept_release,
+	[STATEMENT_KEPT_OWN] = run_kept_own,
 	[STATEMENT_KEPT_LIST] = run_kept_list,
 	[STATEMENT_KEPT_COUNTS] = run_kept_counts,
 	[STATEMENT_KEPT_TAKE] = run_kept_take,
@@ -881,7 +925,8 @@ static bool (*const runs[STATEMENT_COUNT])(struct tx *tx, struct segment_call *c
 	[STATEMENT_DEPLOYMENT_PUT] = run_deployment_put,
 	[STATEMENT_DEPLOYMENT_LIST] = run_deployment_list,
 	[STATEMENT_DEPLOYMENT_ARCHIVE] = run_deployment_archive,
-	[STATEMENT_DEPLOYMENT_PINNED] = run_deployment_pinned,
+	[STATEMENT_DEPLOYMENT_PINS] = run_deployment_pins,
+	[STATEMENT_OUTBOX_PINS] = run_outbox_pins,
 	[STATEMENT_INSTANCE_LIST] = run_instance_list,
 	[STATEMENT_ALIAS_PROBE] = run_alias_probe,
 	[STATEMENT_INSTANCE_GET] = run_instance_get,

@@ -17,6 +17,11 @@ bool statement_error(struct tx *tx, const char *sqlstate, const char *text);
 bool insert_allowed(struct tx *tx, struct str tenant);
 /* One more row of the answer, cleared. */
 struct field *emit(struct tx *tx, struct segment_call *call);
+/* One more row with this text in its first column, unless one from `first` on has it already; the rest is NULL. */
+void emit_once(struct tx *tx, struct segment_call *call, uint32_t first, uint32_t at, enum table_id table, const struct row *row,
+	       uint32_t column);
+/* All columns NULL. */
+struct field *emit_nulls(struct tx *tx, struct segment_call *call);
 /* A field for the answer: texts are copied to the segment's arena. */
 struct field field_out(struct tx *tx, enum table_id table, const struct row *row, uint32_t column);
 /* Entry `i` of a parameter; texts are borrowed. */
@@ -36,7 +41,7 @@ bool run_outbox_fail(struct tx *tx, struct segment_call *call);
 bool run_outbox_renew(struct tx *tx, struct segment_call *call);
 bool run_outbox_release(struct tx *tx, struct segment_call *call);
 bool run_outbox_rearm(struct tx *tx, struct segment_call *call);
-bool run_outbox_counts(struct tx *tx, struct segment_call *call);
+bool run_outbox_pins(struct tx *tx, struct segment_call *call);
 bool run_outbox_list(struct tx *tx, struct segment_call *call);
 
 bool run_kept_probe(struct tx *tx, struct segment_call *call);
@@ -47,6 +52,7 @@ bool run_kept_load(struct tx *tx, struct segment_call *call);
 bool run_kept_recover(struct tx *tx, struct segment_call *call);
 bool run_kept_release(struct tx *tx, struct segment_call *call);
 bool run_dead_letter_replay(struct tx *tx, struct segment_call *call);
+bool run_kept_own(struct tx *tx, struct segment_call *call);
 bool run_kept_list(struct tx *tx, struct segment_call *call);
 bool run_kept_counts(struct tx *tx, struct segment_call *call);
 bool run_kept_take(struct tx *tx, struct segment_call *call);

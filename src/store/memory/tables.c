@@ -38,7 +38,7 @@ static const struct {
 	[TABLE_KEPT] = {"utttuittzzbb", 1},
 	[TABLE_EARLY] = {"uut", 2},
 	[TABLE_LEASE] = {"ttiz", 1},
-	[TABLE_DEPLOYMENT] = {"tttttzb", 1},
+	[TABLE_DEPLOYMENT] = {"tttttzob", 1},
 };
 
 static const struct field *node_fields(const struct tree_node *node)

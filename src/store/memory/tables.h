@@ -122,6 +122,7 @@ enum {
 	DEPLOYMENT_version,
 	DEPLOYMENT_phase,
 	DEPLOYMENT_created,
+	DEPLOYMENT_pinned,
 	DEPLOYMENT_archive,
 	DEPLOYMENT_COLUMNS
 };

@@ -241,7 +241,8 @@ void sql_begin(unsigned begin, struct buf *out)
 }
 
 /*
- * A generic plan is made once; the others would turn to plans that read whole tables when these are small. Disabled ways are
+ * A generic plan is made once; the others would turn to plans that read whole tables when these are small, and a bitmap to one that reads
+ * everything behind a key where the first few rows are asked for. Disabled ways are
  * still taken where there is no other, at a price so high that code would be compiled for it: hence no jit.
  */
 const struct sql_setting sql_settings[] = {
@@ -249,6 +250,7 @@ const struct sql_setting sql_settings[] = {
 	{"enable_seqscan", "off"},
 	{"enable_hashjoin", "off"},
 	{"enable_mergejoin", "off"},
+	{"enable_bitmapscan", "off"},
 	{"jit", "off"},
 	{"lock_timeout", "1s"},
 	{NULL, NULL},
@@ -258,7 +260,7 @@ const char sql_session[] =
 	"select (select backend_start from pg_stat_get_activity(pg_backend_pid())), "
 	"set_config('plan_cache_mode', 'force_generic_plan', false), set_config('enable_seqscan', 'off', false), "
 	"set_config('enable_hashjoin', 'off', false), set_config('enable_mergejoin', 'off', false), "
-	"set_config('jit', 'off', false)";
+	"set_config('enable_bitmapscan', 'off', false), set_config('jit', 'off', false)";
 
 const char *sql_of(enum statement_id id)
 {

@@ -122,19 +122,40 @@ const char sql_KEPT_RECOVER[] =
 	"from (select tid from p order by seq limit $4::int8) l where m.ctid = l.tid returning m.order_key, m.seq) "
 	"select w.order_key, count(*) from w group by w.order_key order by min(w.seq)";
 
-/* inbox_message_keeper. Touches the keeper's rows of that place. */
+/* inbox_message_keeper. Touches the oldest of the keeper's rows of that place. */
 const char sql_KEPT_RELEASE[] =
-	"update sutra.inbox_message m set keeper = null where " PLACE "and m.keeper = $3::text";
+	"with l as materialized (select m.ctid as tid from sutra.inbox_message m where " PLACE "and m.keeper = $3::text "
+	"order by m.keeper, m.seq limit $4::int8 for no key update), "
+	"w as (update sutra.inbox_message m set keeper = null from l where m.ctid = l.tid and m.keeper = $3::text returning 1) "
+	"select count(*) from w";
 
-/* inbox_message_pkey from the last id on, until the page is full. Reads. */
+/* inbox_message_keeper, from the last seq on. Reads. */
+const char sql_KEPT_OWN[] =
+	"select m.order_key, m.seq from sutra.inbox_message m where " PLACE "and m.keeper = $3::text and m.seq > $4::int8 "
+	"order by m.keeper, m.seq limit $5::int8";
+
+/*
+ * inbox_message_pkey from the last id on, until the page is full or so many rows were looked at; where that was, by a second walk over
+ * the same rows. Reads.
+ */
 const char sql_KEPT_LIST[] =
-	"select m.id, m.tenant, m.channel, m.kind, m.order_key, m.seq, m.keeper, m.source, m.created_at, m.unmatched_at, "
-	"octet_length(m.body)::int8 from sutra.inbox_message m where m.id > $3::uuid "
-	"and ($1::text is null or m.tenant = $1::text) and ($2::text is null or m.channel = $2::text) order by m.id limit $4::int8";
+	"with f as materialized (select m.id, m.tenant, m.channel, m.kind, m.order_key, m.seq, m.keeper, m.source, m.created_at, "
+	"m.unmatched_at, octet_length(m.body)::int8 from (select * from sutra.inbox_message c where c.id > $3::uuid "
+	"order by c.id limit $4::int8) m where ($1::text is null or m.tenant = $1::text) "
+	"and ($2::text is null or m.channel = $2::text) order by m.id limit $5::int8) "
+	"select * from f union all (select c.id, null, null, null, null, null, null, null, null, null, null from sutra.inbox_message c "
+	"where c.id > $3::uuid and (select count(*) from f) < $5::int8 order by c.id offset $4::int8 - 1 limit 1)";
 
-/* All of the table: what replicas have not come to yet, which is little unless something is wrong. Reads. */
+/* inbox_message_keeper: the places that have something, by a jump each; then of each so many rows. Reads. */
 const char sql_KEPT_COUNTS[] =
-	"select tenant, channel, count(*), min(created_at) from sutra.inbox_message group by tenant, channel order by tenant, channel";
+	"with recursive k as ("
+	"(select m.place from sutra.inbox_message m order by m.place limit 1) "
+	"union all select (select m.place from sutra.inbox_message m where m.place > k.place order by m.place limit 1) from k "
+	"where k.place is not null) "
+	"select c.tenant, c.channel, c.rows, c.oldest from k, lateral (select min(m.tenant) as tenant, min(m.channel) as channel, "
+	"count(*) as rows, min(m.created_at) as oldest from (select e.tenant, e.channel, e.created_at from sutra.inbox_message e "
+	"where e.place = k.place order by e.place, e.keeper, e.seq limit $1::int8) m) c "
+	"where k.place is not null order by c.tenant, c.channel";
 
 /* lease_pkey from the prefix on: a few rows. Deletes. */
 const char sql_LEASE_PURGE[] =

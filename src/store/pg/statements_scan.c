@@ -19,10 +19,10 @@
 #define OUTBOX_OWN(lock) \
 	"lateral (select e.ctid from sutra.outbox_entry e where e.instance_id = u.instance_id and e.channel = u.channel " \
 	"and e.version = u.version and e.ordinal = u.ordinal and e.tenant = u.tenant and e.claim_owner = $6::text " lock ") d "
-/* Whether `o` has an earlier row in its group. */
-#define OUTBOX_EARLIER \
-	"exists (select from sutra.outbox_entry e where e.instance_id = o.instance_id and e.channel = o.channel " \
-	"and (e.version, e.ordinal) < (o.version, o.ordinal) and not e.poisoned)"
+/* Whether `o` is the first of its group. No `not exists`, which may become a join that reads the whole index for each row. */
+#define OUTBOX_FIRST \
+	"(select e.ordinal from sutra.outbox_entry e where e.instance_id = o.instance_id and e.channel = o.channel " \
+	"and (e.version, e.ordinal) < (o.version, o.ordinal) and not e.poisoned limit 1) is null"
 
 /* --- outbox --- */
 
@@ -40,7 +40,7 @@ const char sql_OUTBOX_SCAN[] =
 	"heads as materialized (select h.*, row_number() over (partition by h.tenant order by h.next_attempt_at) as round "
 	"from t, lateral (select o.tenant, o.instance_id, o.channel, o.version, o.ordinal, o.next_attempt_at "
 	"from sutra.outbox_entry o where o.tenant = t.tenant and o.claim_owner is null and not o.poisoned "
-	"and o.next_attempt_at <= now() and not " OUTBOX_EARLIER " "
+	"and o.next_attempt_at <= now() and " OUTBOX_FIRST " "
 	"order by o.next_attempt_at limit (select rows from share)) h where t.tenant is not null), "
 	"page as materialized (select * from heads order by round, next_attempt_at, instance_id, channel limit $2::int8), "
 	"l as materialized (select d.tid from (select * from page order by instance_id, channel offset 0) u, "
@@ -51,9 +51,9 @@ const char sql_OUTBOX_SCAN[] =
 	"where o.ctid = l.tid and o.claim_owner is null "
 	"returning o.tenant, o.instance_id, o.channel, o.version, o.ordinal";
 
-/* A page of outbox_entry_pkey. Clears stamps that are older than the timeout, skipping what is locked. */
+/* A page of outbox_entry_pkey. Clears stamps that are older than the timeout, skipping what is locked; counts, since it reads. */
 const char sql_OUTBOX_SWEEP[] =
-	"with p as materialized (select instance_id, channel, version, ordinal, "
+	"with p as materialized (select instance_id, channel, version, ordinal, poisoned, claim_owner, created_at, "
 	"claim_owner is not null and claimed_at < now() - $6::int8 * interval '1 ms' as stale from sutra.outbox_entry "
 	"where (instance_id, channel, version, ordinal) > ($1::uuid, coalesce($2::text, ''), $3::int8, $4::int8) "
 	"order by instance_id, channel, version, ordinal limit $5::int8), "
@@ -62,8 +62,10 @@ const char sql_OUTBOX_SWEEP[] =
 	"and e.version = u.version and e.ordinal = u.ordinal and e.claimed_at < now() - $6::int8 * interval '1 ms' "
 	"for no key update skip locked) d), "
 	"w as (update sutra.outbox_entry o set claimed_at = null, claim_owner = null from l where o.ctid = l.tid returning 1) "
-	"select (select count(*) from p), (select count(*) from w), z.instance_id, z.channel, z.version, z.ordinal "
-	"from (select) one left join (select * from p order by instance_id desc, channel desc, version desc, ordinal desc limit 1) z "
+	"select c.seen, (select count(*) from w), c.waiting, c.claimed, c.poisoned, c.oldest, z.instance_id, z.channel, z.version, "
+	"z.ordinal from (select count(*) as seen, count(*) filter (where not poisoned and claim_owner is null) as waiting, "
+	"count(*) filter (where not poisoned and claim_owner is not null) as claimed, count(*) filter (where poisoned) as poisoned, "
+	"min(created_at) filter (where not poisoned) as oldest from p) c left join (select * from p order by instance_id desc, channel desc, version desc, ordinal desc limit 1) z "
 	"on true";
 
 /* outbox_entry_pkey, one probe a row. Reads. */
@@ -113,12 +115,6 @@ const char sql_OUTBOX_RELEASE[] =
 	"update sutra.outbox_entry o set claimed_at = null, claim_owner = null from " OUTBOX_KEYS ", "
 	OUTBOX_OWN("for no key update") "where o.ctid = d.ctid and o.claim_owner = $6::text";
 
-/* All of outbox_entry_pkey: what is waiting to be sent, which is little unless something is wrong. Reads. */
-const char sql_OUTBOX_COUNTS[] =
-	"select count(*) filter (where not poisoned and claim_owner is null), "
-	"count(*) filter (where not poisoned and claim_owner is not null), count(*) filter (where poisoned), "
-	"min(created_at) filter (where not poisoned) from sutra.outbox_entry";
-
 /* --- leases --- */
 
 /* lease_pkey. Touches the row of the role. */
@@ -151,11 +147,13 @@ const char sql_CLAIM_SWEEP[] =
 
 /* A page of instance_pkey. Reads. */
 const char sql_INSTANCE_EXPIRED[] =
-	"with p as materialized (select tenant, id, ended_at, status in ('COMPLETED', 'TERMINATED') "
-	"and ended_at < now() - $3::int8 * interval '1 ms' as due from sutra.instance where id > $1::uuid order by id limit $2::int8) "
-	"select r.tenant, r.id, r.ended_at from (select 0 as part, tenant, id, ended_at from p where due union all "
-	"select 1, null, case when (select count(*) from p) >= $2::int8 then (select id from p order by id desc limit 1) end, null) r "
-	"order by r.part, r.id";
+	"with p as materialized (select tenant, id, ended_at, deployment_id, status in ('COMPLETED', 'TERMINATED') as over "
+	"from sutra.instance where id > $1::uuid order by id limit $2::int8) "
+	"select r.tenant, r.id, r.ended_at, r.deployment_id from (select 0 as part, tenant, id, ended_at, null as deployment_id from p "
+	"where over and ended_at < now() - $3::int8 * interval '1 ms' "
+	"union all (select distinct 1, null::text, null::uuid, null::timestamptz, deployment_id from p where not over) union all "
+	"select 2, null, case when (select count(*) from p) >= $2::int8 then (select id from p order by id desc limit 1) end, null, null) r "
+	"order by r.part, r.id, r.deployment_id";
 
 /* instance_pkey, one probe a row. Deletes finished instances. */
 const char sql_INSTANCE_DELETE[] =
@@ -179,20 +177,37 @@ const char sql_DEAD_LETTER_PURGE[] =
 
 /* deployment_pkey. Touches that row. */
 const char sql_DEPLOYMENT_PUT[] =
-	"insert into sutra.deployment (id, tenant, module, version, phase, archive) "
-	"values ($1::text, $2::text, $3::text, $4::text, $5::text, $6::bytea) "
-	"on conflict (id) do update set phase = excluded.phase";
+	"insert into sutra.deployment as d (id, tenant, module, version, phase, archive, pinned) "
+	"values ($1::text, $2::text, $3::text, $4::text, $5::text, $6::bytea, $5::text not in ('Failed', 'Retired')) "
+	"on conflict (id) do update set phase = excluded.phase, "
+	"pinned = case when excluded.phase = 'Failed' then d.pinned else excluded.pinned end";
 
 /* deployment_pkey, whole: some rows. Reads. */
-const char sql_DEPLOYMENT_LIST[] = "select id, tenant, module, version, phase, created_at from sutra.deployment order by id";
+const char sql_DEPLOYMENT_LIST[] = "select id, tenant, module, version, phase, created_at, pinned from sutra.deployment order by id";
 
 /* deployment_pkey. Reads. */
 const char sql_DEPLOYMENT_ARCHIVE[] = "select archive from sutra.deployment where id = $1::text";
 
-/* All of instance_pkey and outbox_entry_pkey. Reads. */
-const char sql_DEPLOYMENT_PINNED[] =
-	"select deployment_id from sutra.instance where status not in ('COMPLETED', 'TERMINATED') "
-	"union select deployment_id from sutra.outbox_entry where not poisoned and deployment_id is not null";
+/* deployment_pkey, one probe a deployment. Touches those about which something else is known now. */
+const char sql_DEPLOYMENT_PINS[] =
+	"with w as (update sutra.deployment d set pinned = u.pinned, phase = case when not u.pinned and d.phase = 'Draining' "
+	"then 'Retired' when u.pinned and d.phase = 'Retired' then 'Draining' else d.phase end "
+	"from unnest($1::text[], $2::bool[]) as u(id, pinned), "
+	"lateral (select c.ctid, c.phase from sutra.deployment c where c.id = u.id for no key update) l "
+	"where d.ctid = l.ctid and (d.pinned <> u.pinned or d.phase = case when u.pinned then 'Retired' else 'Draining' end) "
+	"returning d.id, d.phase, l.phase as before) select w.id, w.phase from w where w.phase <> w.before order by w.id";
+
+/* A page of outbox_entry_pkey. Reads. */
+const char sql_OUTBOX_PINS[] =
+	"with p as materialized (select instance_id, channel, version, ordinal, deployment_id, poisoned from sutra.outbox_entry "
+	"where (instance_id, channel, version, ordinal) > ($1::uuid, coalesce($2::text, ''), $3::int8, $4::int8) "
+	"order by instance_id, channel, version, ordinal limit $5::int8) "
+	"select r.deployment_id, r.instance_id, r.channel, r.version, r.ordinal from ("
+	"(select distinct 0 as part, p.deployment_id, null::uuid as instance_id, null::text as channel, null::int8 as version, "
+	"null::int8 as ordinal from p where not p.poisoned and p.deployment_id is not null) union all "
+	"select 1, null, z.instance_id, z.channel, z.version, z.ordinal from (select) one left join (select * from p "
+	"where (select count(*) from p) >= $5::int8 "
+	"order by instance_id desc, channel desc, version desc, ordinal desc limit 1) z on true) r order by r.part, r.deployment_id";
 
 /* --- lists --- */
 
@@ -200,12 +215,17 @@ const char sql_DEPLOYMENT_PINNED[] =
 	"i.id, i.tenant, i.deployment_id, i.process, sutra.status_number(i.status), i.version, i.started_at, i.ended_at, i.code, " \
 	"i.detail, i.claim_owner, i.claim_at"
 
-/* instance_pkey from the last id on, until the page is full. Reads. */
+/*
+ * instance_pkey from the last id on, until the page is full or so many rows were looked at; where that was, by a second walk over the
+ * same rows. Reads.
+ */
 const char sql_INSTANCE_LIST[] =
-	"select " LISTED " from sutra.instance i where i.id > $4::uuid "
-	"and case when $1::int8 >= 0 then i.status = sutra.status_text($1::int8) "
+	"with f as materialized (select " LISTED " from (select * from sutra.instance c where c.id > $4::uuid "
+	"order by c.id limit $5::int8) i where case when $1::int8 >= 0 then i.status = sutra.status_text($1::int8) "
 	"else $2::bool or i.status not in ('COMPLETED', 'TERMINATED') end "
-	"and ($3::text is null or i.deployment_id = $3::text) order by i.id limit $5::int8";
+	"and ($3::text is null or i.deployment_id = $3::text) order by i.id limit $6::int8) "
+	"select * from f union all (select c.id, null, null, null, null, null, null, null, null, null, null, null from sutra.instance c "
+	"where c.id > $4::uuid and (select count(*) from f) < $6::int8 order by c.id offset $5::int8 - 1 limit 1)";
 
 /* alias_pkey by its first column, one probe a key. Reads. */
 const char sql_ALIAS_PROBE[] =

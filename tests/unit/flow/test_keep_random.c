@@ -249,7 +249,8 @@ static struct rows instances(struct world *w, struct arena *arena)
 {
 	struct column params[] = {
 		column_scalar_int(arena, -1), {.type = COLUMN_BOOL, .scalar = true, .count = 1, .bools = &(bool){true}},
-		column_scalar_text(arena, STR_NONE), column_scalar_id(arena, ID_NONE), column_scalar_int(arena, 100),
+		column_scalar_text(arena, STR_NONE), column_scalar_id(arena, ID_NONE), column_scalar_int(arena, 101),
+		column_scalar_int(arena, 100),
 	};
 
 	return flow_fixture_query(w->observer, arena, STATEMENT_INSTANCE_LIST, params, false);

@@ -122,7 +122,7 @@ static uint32_t rows_of(enum statement_id statement)
 static uint32_t count_instances(bool claimed_only)
 {
 	const struct rows *rows = rig_query(&world.rig, ",acme,", false, STATEMENT_INSTANCE_LIST,
-					    (int64_t)-1, 1, NULL, ID_NONE, (int64_t)10000);
+					    (int64_t)-1, 1, NULL, ID_NONE, (int64_t)10001, (int64_t)10000);
 	uint32_t count = 0;
 
 	for (uint32_t i = 0; i < rows->row_count; i++)

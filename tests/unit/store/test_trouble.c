@@ -161,7 +161,7 @@ static void given_kept(uint32_t count)
 
 static uint32_t kept_count(void)
 {
-	return rig_query(&rig, ",a,", false, STATEMENT_KEPT_LIST, NULL, NULL, ID_NONE, INT64_C(1000))
+	return rig_query(&rig, ",a,", false, STATEMENT_KEPT_LIST, NULL, NULL, ID_NONE, INT64_C(1001), INT64_C(1000))
 		->row_count;
 }
 

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The table: what each statement goes by. A new statement gets its line here, or the test of growth fails and says which line is
+ * missing. What has no index says why it needs none: because it does not read what grows.
+ */
+#include "tests/flow/growth.h"
+
+#define T   "growth_tenant(m)"
+#define ID  "growth_id(m)"
+#define NEW "growth_id(m + 50000000)"
+#define KEY(kind) "growth_key('" kind "', m)"
+#define FREE "growth_tenant(m + 60)", "growth_id(m + 60)"
+/* The key of outbox row m, which `live` has claimed, and of a new one. */
+#define ROW	T, ID, "'c'", "1", "0"
+#define NEW_ROW T, NEW, "'c'", "2", "0"
+#define MINUTE	"60000"
+#define DAY	"86400000"
+#define PAGE	"batch"
+#define NONE	"'00000000-0000-0000-0000-000000000000'"
+
+#define INSERTS "it inserts and reads nothing"
+
+static const struct growth_expectation expectations[STATEMENT_COUNT] = {
+	/* Claims. */
+	[STATEMENT_CLAIM] = {.index = {"instance_pkey"}, .args = {"n", FREE, "'lane'", MINUTE}},
+	[STATEMENT_RELEASE] = {.index = {"instance_pkey"}, .args = {"n", T, ID, "'me'"}},
+
+	/* Resolve. */
+	[STATEMENT_INBOX_PROBE] = {.index = {"inbox_pkey"}, .args = {"n", T, KEY("i")}},
+	[STATEMENT_WAIT_PROBE] = {.index = {"wait_pkey"}, .args = {"n", T, KEY("w")}},
+	[STATEMENT_KEPT_PROBE] = {.index = {"inbox_message_order"}, .args = {"n", T, KEY("k"), "1"}},
+
+	/* The step. */
+	[STATEMENT_FENCE_UPDATE] = {.index = {"instance_pkey"},
+				    .args = {"n", T, ID, "'me'", "1", "1", "false", "null", "null", "'\\x00'"}},
+	[STATEMENT_KEPT_DELETE] = {.index = {"inbox_message_pkey"}, .args = {"n", T, ID, "'dead'"}},
+	[STATEMENT_INBOX_INSERT] = {.index = {"inbox_pkey"}, .args = {"n", T, KEY("new"), ID}},
+	[STATEMENT_WAIT_DELETE] = {.index = {"wait_pkey"}, .args = {"n", T, KEY("w"), KEY("s")}},
+	[STATEMENT_ALIAS_DELETE] = {.index = {"alias_pkey"}, .args = {"n", T, KEY("a"), ID}},
+	[STATEMENT_ALIAS_INSERT] = {.none = INSERTS, .args = {"n", T, KEY("new"), ID, ID, "'a'", "'v'"}},
+	[STATEMENT_ALIAS_INSERT_UNIQUE] = {.index = {"alias_pkey"}, .args = {"n", T, KEY("new"), NONE, ID, "'a'", "'v'"}},
+	[STATEMENT_WAIT_INSERT] = {.none = INSERTS, .args = {"n", T, KEY("new"), KEY("s"), ID, "1", "'n'", "'c'", "'d'"}},
+	[STATEMENT_WAIT_INSERT_UNIQUE] = {.index = {"wait_pkey"},
+					  .args = {"n", T, KEY("new"), NONE, ID, "1", "'n'", "'c'", "'d'"}},
+	[STATEMENT_INSTANCE_INSERT] = {.index = {"instance_pkey"},
+				       .args = {"n", T, NEW, "'d'", "'p'", "1", "1", "now()", "false", "null", "null",
+						"'\\x00'"}},
+	[STATEMENT_OUTBOX_INSERT] = {.index = {"outbox_entry_pkey"},
+				     .args = {"n", NEW_ROW, NEW, "'d'", "'c'", "'d'", "null", "null", "null", "null", "null",
+					      "false", "'live'"}},
+	[STATEMENT_OUTBOX_INSERT_ONCE] = {.index = {"outbox_entry_pkey"},
+					  .args = {"n", NEW_ROW, NEW, "'d'", "'c'", "'d'", "null", "null", "null", "null",
+						   "null", "false", "'live'"}},
+	[STATEMENT_DEAD_LETTER_INSERT] = {.index = {"dead_letter_pkey"},
+					  .args = {"n", T, NEW, "'c'", "'e'", "'s'", "'t'", "'C'", "'d'", ID, "null", "null",
+						   "null", "null"}},
+	[STATEMENT_DEAD_LETTER_REPLACE] = {.index = {"dead_letter_pkey"},
+					   .args = {"n", T, ID, "'c'", "'e'", "'s'", "'t'", "'C'", "'d'", ID, "null", "null",
+						    "null", "null"}},
+	[STATEMENT_DEAD_LETTER_DELETE] = {.index = {"dead_letter_pkey"}, .args = {"n", T, ID}},
+	[STATEMENT_KEPT_INSERT] = {.index = {"inbox_message_pkey"},
+				   .args = {"n", T, NEW, KEY("new"), "'c'", "'overflow'", "'live'", "'s'", "'\\x00'", "'\\x00'",
+					    "null"}},
+	[STATEMENT_FENCE_PROBE] = {.index = {"instance_pkey"}, .args = {"n", T, ID}},
+	[STATEMENT_KEPT_OWNER] = {.index = {"inbox_message_pkey"}, .args = {"n", T, ID}},
+
+	/* The outbox. */
+	[STATEMENT_OUTBOX_SCAN] = {.index = {"outbox_entry_due", "outbox_entry_pkey"},
+				   .scan = true,
+				   .from_start = "outbox_entry_due",
+				   .args = {"'boot'", PAGE},
+				   .rows_fixed = 2000},
+	[STATEMENT_OUTBOX_SWEEP] = {.index = {"outbox_entry_pkey"},
+				    .scan = true,
+				    .args = {NONE, "''", "0", "0", PAGE, MINUTE}},
+	[STATEMENT_OUTBOX_LOAD] = {.index = {"outbox_entry_pkey"}, .args = {ROW, "'live'"}},
+	[STATEMENT_OUTBOX_DELETE] = {.index = {"outbox_entry_pkey"}, .args = {ROW, "'live'"}},
+	[STATEMENT_OUTBOX_CLAIM_NEXT] = {.index = {"outbox_entry_pkey"},
+					 .args = {"growth_tenant(m + 1)", "growth_id(m + 1)", "'c'", "'boot'"}},
+	[STATEMENT_OUTBOX_FAIL] = {.index = {"outbox_entry_pkey"},
+				   .args = {ROW, "1", "1000", "null", "false", "false", "'live'"}},
+	[STATEMENT_OUTBOX_RENEW] = {.index = {"outbox_entry_pkey"}, .args = {ROW, "'live'"}},
+	[STATEMENT_OUTBOX_RELEASE] = {.index = {"outbox_entry_pkey"}, .args = {ROW, "'live'"}},
+
+	/* Kept messages. */
+	[STATEMENT_KEPT_LOAD] = {.index = {"inbox_message_order"}, .args = {T, KEY("k"), "'dead'"}},
+	[STATEMENT_KEPT_RECOVER] = {.index = {"inbox_message_keeper"}, .args = {"'big'", "'c'", "'boot'", PAGE}},
+	[STATEMENT_KEPT_RELEASE] = {.index = {"inbox_message_keeper"}, .args = {"'big'", "'c'", "'dead'", PAGE}},
+	[STATEMENT_KEPT_OWN] = {.index = {"inbox_message_keeper"}, .args = {"'big'", "'c'", "'dead'", "0", PAGE}},
+	[STATEMENT_KEPT_LIST] = {.index = {"inbox_message_pkey"}, .args = {"null", "'none'", NONE, "40 + batch", PAGE}},
+	[STATEMENT_KEPT_COUNTS] = {.index = {"inbox_message_keeper"},
+				   .scan = true,
+				   .from_start = "inbox_message_keeper",
+				   .args = {PAGE},
+				   .rows_each = 60,
+				   .blocks_fixed = 1500},
+
+	/* Leases. */
+	[STATEMENT_LEASE_ACQUIRE] = {.none = "one row of the table of leases", .args = {"'r'", "'h'", MINUTE}},
+	[STATEMENT_LEASE_RELEASE] = {.none = "one row of the table of leases", .args = {"'r'", "'h'"}},
+	[STATEMENT_LEASE_PURGE] = {.none = "a row for each role and each replica of the last day, once in a sweep",
+				   .args = {"'keeper:'", DAY}},
+	[STATEMENT_LEASE_LIST] = {.none = "a row for each role and each replica of the last day, when an operator asks"},
+
+	/* Sweeps. */
+	[STATEMENT_CLAIM_SWEEP] = {.index = {"instance_pkey"}, .scan = true, .args = {ID, PAGE, MINUTE}},
+	[STATEMENT_INSTANCE_EXPIRED] = {.index = {"instance_pkey"}, .scan = true, .args = {ID, PAGE, DAY}},
+	[STATEMENT_INSTANCE_DELETE] = {.index = {"instance_pkey"}, .args = {"growth_tenant(m - 1)", "growth_id(m - 1)"}},
+	[STATEMENT_INBOX_PURGE] = {.index = {"inbox_age"}, .scan = true, .args = {PAGE, DAY}},
+
+	/* Deployments. */
+	[STATEMENT_DEPLOYMENT_PUT] = {.none = "one row of the table of deployments",
+				      .args = {"'x'", "'big'", "'m'", "'1'", "'ACTIVE'", "null"}},
+	[STATEMENT_DEPLOYMENT_LIST] = {.none = "a row for each version of a package"},
+	[STATEMENT_DEPLOYMENT_ARCHIVE] = {.none = "one row of the table of deployments", .args = {"'d0'"}},
+	[STATEMENT_DEPLOYMENT_PINS] = {.none = "rows of the table of deployments", .args = {"'d' || n", "true"}},
+	[STATEMENT_OUTBOX_PINS] = {.index = {"outbox_entry_pkey"},
+				   .scan = true,
+				   .args = {NONE, "''", "0", "0", PAGE}},
+
+	/* Lists. */
+	[STATEMENT_INSTANCE_LIST] = {.index = {"instance_pkey"}, .args = {"3", "true", "'none'", NONE, "40 + batch", PAGE}},
+	[STATEMENT_ALIAS_PROBE] = {.index = {"alias_pkey"}, .args = {T, KEY("a")}},
+	[STATEMENT_INSTANCE_GET] = {.index = {"instance_pkey"}, .args = {ID}},
+	[STATEMENT_OUTBOX_LIST] = {.index = {"outbox_entry_pkey"}, .args = {NONE, "''", "0", "0", PAGE}},
+	[STATEMENT_DEAD_LETTER_LIST] = {.index = {"dead_letter_pkey"}, .args = {NONE, PAGE}},
+	[STATEMENT_DEAD_LETTER_GET] = {.index = {"dead_letter_pkey"}, .args = {ID}},
+
+	/* Doubt. */
+	[STATEMENT_BACKEND_TERMINATE] = {.none = "no table", .args = {"0", "now()", "'none'"}},
+	[STATEMENT_XACT_STATUS] = {.none = "no table", .args = {"1"}},
+	[STATEMENT_PING] = {.none = "no table"},
+};
+
+const struct growth_expectation *growth_expectation_of(enum statement_id id)
+{
+	const struct growth_expectation *expectation = &expectations[id];
+
+	return expectation->index[0] || expectation->none ? expectation : NULL;
+}
