@@ -143,7 +143,7 @@ static void retry_answered(struct admin_request *request)
 
 	if (rows->row_count == 0) {
 		admin_problem(request, MHD_HTTP_NOT_FOUND, CODE_ADMIN_NOT_FOUND, "id", request->id,
-			      "there is no such outbox row: it may have been sent meanwhile");
+			      "no outbox row of this id waits: it may have been sent meanwhile, or is being sent just now");
 		return;
 	}
 	if (!rows_at(rows, 0, 4)->is_null) {
@@ -166,6 +166,7 @@ static void ask_retry(struct admin_request *request)
 	admin_ask_begin(request, 1);
 	admin_ask_call(request, 0, STATEMENT_OUTBOX_REARM);
 	admin_param_id(request, 0, 0, *(const struct id *)request->state);
+	admin_param_int(request, 0, 1, LOOK_MAX);
 	admin_ask_write(request, retry_answered);
 }
 

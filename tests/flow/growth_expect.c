@@ -82,6 +82,9 @@ static const struct growth_expectation expectations[STATEMENT_COUNT] = {
 	[STATEMENT_OUTBOX_RENEW] = {.index = {"outbox_entry_pkey"}, .args = {ROW, "'live'"}},
 	[STATEMENT_OUTBOX_RELEASE] = {.index = {"outbox_entry_pkey"}, .args = {ROW, "'live'"}},
 
+	[STATEMENT_OUTBOX_REARM] = {.index = {"outbox_entry_idle", "outbox_entry_pkey"},
+				    .args = {"growth_key('o', m + 1)", "1"}},
+
 	/* Kept messages. */
 	[STATEMENT_KEPT_LOAD] = {.index = {"inbox_message_order"}, .args = {T, KEY("k"), "'dead'"}},
 	[STATEMENT_KEPT_RECOVER] = {.index = {"inbox_message_keeper"}, .args = {"'big'", "'c'", "'boot'", PAGE}},
@@ -106,6 +109,7 @@ static const struct growth_expectation expectations[STATEMENT_COUNT] = {
 	[STATEMENT_CLAIM_SWEEP] = {.index = {"instance_pkey"}, .scan = true, .args = {ID, PAGE, MINUTE}},
 	[STATEMENT_INSTANCE_EXPIRED] = {.index = {"instance_pkey"}, .scan = true, .args = {ID, PAGE, DAY}},
 	[STATEMENT_INSTANCE_DELETE] = {.index = {"instance_pkey"}, .args = {"growth_tenant(m - 1)", "growth_id(m - 1)"}},
+	[STATEMENT_DEAD_LETTER_PURGE] = {.index = {"dead_letter_age"}, .scan = true, .args = {PAGE, DAY}},
 	[STATEMENT_INBOX_PURGE] = {.index = {"inbox_age"}, .scan = true, .args = {PAGE, DAY}},
 
 	/* Deployments. */
@@ -124,6 +128,8 @@ static const struct growth_expectation expectations[STATEMENT_COUNT] = {
 	[STATEMENT_INSTANCE_GET] = {.index = {"instance_pkey"}, .args = {ID}},
 	[STATEMENT_OUTBOX_LIST] = {.index = {"outbox_entry_pkey"}, .args = {NONE, "''", "0", "0", PAGE}},
 	[STATEMENT_DEAD_LETTER_LIST] = {.index = {"dead_letter_pkey"}, .args = {NONE, PAGE}},
+	[STATEMENT_DEAD_LETTER_REPLAY] = {.index = {"dead_letter_pkey", "inbox_message_pkey"},
+					  .args = {ID, "0", NEW, NEW, "'s'", "'\\x00'"}},
 	[STATEMENT_DEAD_LETTER_GET] = {.index = {"dead_letter_pkey"}, .args = {ID}},
 
 	/* Doubt. */

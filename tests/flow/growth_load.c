@@ -39,7 +39,7 @@ static const char load_first[] =
 	"public.growth_key('o', m), 'd0', true, now(), now() - m * interval '1 ms', m % 20 = 10, case when m % 2 = 1 then 'live' end, "
 	"case when m % 2 = 1 then now() end, decode(repeat(md5(m::text), 8), 'hex') from generate_series(1, " RARE ") m; "
 	"insert into sutra.dead_letter (id, tenant, channel, event_id, code, created_at, payload) select public.growth_id(m), "
-	"public.growth_tenant(m), 'c', 'e' || m, 'SUTRA.X', now(), decode(repeat(md5(m::text), 8), 'hex') "
+	"public.growth_tenant(m), 'c', 'e' || m, 'SUTRA.X', now() - m * interval '1 min', decode(repeat(md5(m::text), 8), 'hex') "
 	"from generate_series(1, " RARE ") m; "
 	"insert into sutra.inbox_message (id, order_key, tenant, channel, kind, keeper, created_at, envelope, body) "
 	"select public.growth_id(m), public.growth_key('k', m), public.growth_tenant(m), 'c', 'overflow', "

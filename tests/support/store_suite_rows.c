@@ -307,7 +307,7 @@ END_TEST
 
 static const struct rows *rearm(const char *tenants, uint32_t n, int64_t ordinal)
 {
-	return rig_query(&suite_rig, tenants, true, STATEMENT_OUTBOX_REARM, outbox_row_id(test_id(n), 1, ordinal));
+	return rig_query(&suite_rig, tenants, true, STATEMENT_OUTBOX_REARM, outbox_row_id(test_id(n), 1, ordinal), LIMIT);
 }
 
 START_TEST(outbox_row_is_armed_again)

@@ -325,11 +325,14 @@ bool run_outbox_rearm(struct tx *tx, struct segment_call *call)
 {
 	struct id id = call->params[0].ids[0];
 	struct row *row = table_first(tx, TABLE_OUTBOX);
+	bool too_far = false;
 	struct field *out;
 
-	while (row && !(id_equal(row->fields[OUTBOX_id].id, id) && tx_sees(tx, row->fields[OUTBOX_tenant].str)))
+	for (int64_t seen = 1; row && !(id_equal(row->fields[OUTBOX_id].id, id) && tx_sees(tx, row->fields[OUTBOX_tenant].str)); seen++) {
 		row = table_next(row);
-	if (!row)
+		too_far = seen >= call->params[1].ints[0];
+	}
+	if (!row || (too_far && !row->fields[OUTBOX_claim_owner].is_null))
 		return true;
 	out = emit(tx, call);
 	out[0] = row->fields[OUTBOX_instance];

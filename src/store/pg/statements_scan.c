@@ -246,16 +246,20 @@ const char sql_OUTBOX_LIST[] =
 	"order by instance_id, channel, version, ordinal limit $5::int8";
 
 /*
- * All of outbox_entry_pkey: an index by id would cost every send, for what an operator asks for. Touches the row unless it is claimed.
- * It comes back as the head of its group, which the scan then finds.
+ * outbox_entry_idle; a row that somebody has claimed is not in it, for it would cost every send, and is looked for at the beginning of
+ * outbox_entry_pkey. Touches the row unless it is claimed. It comes back as the head of its group, which the scan then finds.
  */
 const char sql_OUTBOX_REARM[] =
 	"with t as materialized (select e.ctid as tid, e.instance_id, e.channel, e.attempt_count, e.poisoned, e.claim_owner "
-	"from sutra.outbox_entry e where e.id = $1::uuid for no key update), "
+	"from sutra.outbox_entry e where e.id = $1::uuid and e.claim_owner is null for no key update), "
 	"w as (update sutra.outbox_entry e set poisoned = false, next_attempt_at = now(), "
 	"attempt_count = case when e.poisoned then 0 else e.attempt_count end "
 	"from t where e.ctid = t.tid and t.claim_owner is null) "
-	"select t.instance_id, t.channel, t.attempt_count, t.poisoned, t.claim_owner from t";
+	"select t.instance_id, t.channel, t.attempt_count, t.poisoned, t.claim_owner from t union all "
+	"select c.instance_id, c.channel, c.attempt_count, c.poisoned, c.claim_owner from (select * from sutra.outbox_entry e "
+	"where e.instance_id > '00000000-0000-0000-0000-000000000000' and (select count(*) from t) = 0 "
+	"order by e.instance_id, e.channel, e.version, e.ordinal limit $2::int8) c "
+	"where c.id = $1::uuid and c.claim_owner is not null";
 
 #define LETTER \
 	"id, tenant, channel, event_id, source, message_type, code, detail, instance_id, content_type, created_at"

@@ -273,6 +273,20 @@ START_TEST(view_conflict_fails_the_later)
 }
 END_TEST
 
+/* What a sweep writes of the deployments in this phase. */
+static void world_pin(const char *phase, bool pinned)
+{
+	const struct rows *rows = rig_query(&world.rig, "", false, STATEMENT_DEPLOYMENT_LIST);
+
+	for (uint32_t i = 0; i < rows->row_count; i++) {
+		char id[128];
+
+		snprintf(id, sizeof(id), "%.*s", STR_ARG(rows_at(rows, i, 0)->str));
+		if (str_equal(rows_at(rows, i, 4)->str, str_of(phase)))
+			rig_query(&world.rig, "", true, STATEMENT_DEPLOYMENT_PINS, id, (int)pinned);
+	}
+}
+
 START_TEST(superseded_drains_while_pinned)
 {
 	struct store_commit commit;
@@ -288,6 +302,14 @@ START_TEST(superseded_drains_while_pinned)
 	ck_assert(!world.activation->entries[1].path.ptr);
 	ck_assert_str_eq(phase_stored("orders", "1.0"), "Draining");
 	ck_assert_uint_eq(world.activation->view->member_count, 2);
+	/* A sweep has taken it for unneeded, too early; a later one has seen it. */
+	world_pin("Draining", false);
+	ck_assert_str_eq(phase_stored("orders", "1.0"), "Retired");
+	load();
+	ck_assert_str_eq(entries(), "orders/1.1=Active");
+	world_pin("Retired", true);
+	load();
+	ck_assert_str_eq(entries(), "orders/1.1=Active orders/1.0=Draining");
 	/* The instance ends; the next start retires it. */
 	rig_claim(&world.rig, &claim, "acme", id, "me");
 	ck_assert_int_eq(rig_run(&world.rig, &claim.base), STORE_OK);

@@ -332,6 +332,71 @@ START_TEST(dead_letters_expire_where_they_may)
 }
 END_TEST
 
+static void put_deployment(const char *id, const char *phase)
+{
+	rig_query(&world.rig, "", true, STATEMENT_DEPLOYMENT_PUT, id, "acme", "m", id, phase, NULL);
+}
+
+/* What the table says of it: its phase, and a star if it counts as pinned. */
+static const char *deployment(const char *id)
+{
+	const struct rows *rows = rig_query(&world.rig, "", false, STATEMENT_DEPLOYMENT_LIST);
+
+	for (uint32_t i = 0; i < rows->row_count; i++)
+		if (str_equal(rows_at(rows, i, 0)->str, str_of(id)))
+			return arena_printf(&world.rig.arena, "%.*s%s", STR_ARG(rows_at(rows, i, 4)->str),
+					    rows_at(rows, i, 6)->b ? "*" : "");
+	return "absent";
+}
+
+START_TEST(deployments_retire_when_nothing_needs_them)
+{
+	struct roles_settings settings = settings_of("boot-a");
+	struct store_commit commit;
+
+	settings.instance_retention_ms = 3600000;
+	put_deployment("by-instance", "Draining");
+	put_deployment("by-message", "Draining");
+	put_deployment("by-failed", "Draining");
+	put_deployment("unneeded", "Draining");
+	put_deployment("serving", "Active");
+	put_deployment("again", "Retired");
+	put_deployment("broken", "Active");
+	put_deployment("broken", "Failed");
+	/* More than a page of each table, so that what counts stands behind others. */
+	for (uint32_t n = 1; n <= 1100; n++) {
+		rig_spawn(&world.rig, &commit, "acme", test_id(n));
+		commit.status = INSTANCE_COMPLETED;
+		commit.deployment = STR("unneeded");
+		commit_send(&world.rig, &commit, "out", "x");
+		commit.outbox[0].deployment = n == 1100 ? STR("by-message") : STR_NONE;
+		ck_assert_int_eq(rig_run(&world.rig, &commit.base), STORE_OK);
+	}
+	rig_spawn(&world.rig, &commit, "acme", test_id(1200));
+	commit.deployment = STR("by-instance");
+	ck_assert_int_eq(rig_run(&world.rig, &commit.base), STORE_OK);
+	rig_spawn(&world.rig, &commit, "acme", test_id(1201));
+	commit.deployment = STR("again");
+	ck_assert_int_eq(rig_run(&world.rig, &commit.base), STORE_OK);
+	rig_spawn(&world.rig, &commit, "acme", test_id(1202));
+	commit.deployment = STR("by-failed");
+	commit.status = INSTANCE_FAILED;
+	ck_assert_int_eq(rig_run(&world.rig, &commit.base), STORE_OK);
+	world.roles = roles_new(runtime_threads(), world.rig.store, NULL, &settings);
+	roles_start(world.roles);
+	wait_logged("deployment unneeded is Retired");
+	wait_logged("deployment again is Draining");
+	roles_stop(world.roles);
+	ck_assert_str_eq(deployment("by-instance"), "Draining*");
+	ck_assert_str_eq(deployment("by-message"), "Draining*");
+	ck_assert_str_eq(deployment("by-failed"), "Draining*");
+	ck_assert_str_eq(deployment("unneeded"), "Retired");
+	ck_assert_str_eq(deployment("serving"), "Active*");
+	ck_assert_str_eq(deployment("again"), "Draining*");
+	ck_assert_str_eq(deployment("broken"), "Failed");
+}
+END_TEST
+
 START_TEST(what_is_young_stays)
 {
 	struct roles_settings settings = settings_of("boot-a");
@@ -360,7 +425,8 @@ static Suite *roles_suite(void)
 	tcase_set_timeout(tcase, 60);
 	TEST_ADD_ALL(tcase, leads_at_once, never_started, one_leads_and_the_next_takes_over,
 		     a_leader_without_database_stops_in_time, silent_claims_are_cleared,
-		     fresh_claims_stay, only_finished_instances_expire, dead_letters_expire_where_they_may, what_is_young_stays);
+		     fresh_claims_stay, only_finished_instances_expire, dead_letters_expire_where_they_may,
+		     deployments_retire_when_nothing_needs_them, what_is_young_stays);
 	suite_add_tcase(suite, tcase);
 	return suite;
 }
