@@ -251,7 +251,7 @@ const char sql_OUTBOX_LIST[] =
  */
 const char sql_OUTBOX_REARM[] =
 	"with t as materialized (select e.ctid as tid, e.instance_id, e.channel, e.attempt_count, e.poisoned, e.claim_owner "
-	"from sutra.outbox_entry e where e.id = $1::uuid and e.claim_owner is null for no key update), "
+	"from sutra.outbox_entry e where e.id = $1::uuid and length(coalesce(e.claim_owner, '')) = 0 for no key update), "
 	"w as (update sutra.outbox_entry e set poisoned = false, next_attempt_at = now(), "
 	"attempt_count = case when e.poisoned then 0 else e.attempt_count end "
 	"from t where e.ctid = t.tid and t.claim_owner is null) "
