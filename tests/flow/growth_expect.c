@@ -28,6 +28,8 @@ static const struct growth_expectation expectations[STATEMENT_COUNT] = {
 	/* Resolve. */
 	[STATEMENT_INBOX_PROBE] = {.index = {"inbox_pkey"}, .args = {"n", T, KEY("i")}},
 	[STATEMENT_WAIT_PROBE] = {.index = {"wait_pkey"}, .args = {"n", T, KEY("w")}},
+	[STATEMENT_FAILED_PROBE] = {.index = {"alias_pkey", "instance_pkey"}, .args = {"n", T, KEY("a")}},
+	[STATEMENT_EARLY_PROBE] = {.index = {"early_pkey", "inbox_message_pkey"}, .args = {"n", T, KEY("e")}},
 	[STATEMENT_KEPT_PROBE] = {.index = {"inbox_message_order"}, .args = {"n", T, KEY("k"), "1"}},
 
 	/* The step. */
@@ -61,6 +63,9 @@ static const struct growth_expectation expectations[STATEMENT_COUNT] = {
 	[STATEMENT_KEPT_INSERT] = {.index = {"inbox_message_pkey"},
 				   .args = {"n", T, NEW, KEY("new"), "'c'", "'overflow'", "'live'", "'s'", "'\\x00'", "'\\x00'",
 					    "null"}},
+	[STATEMENT_EARLY_DELETE] = {.index = {"early_message"}, .args = {"n", T, ID}},
+	[STATEMENT_EARLY_MARK] = {.index = {"inbox_message_pkey"}, .args = {"n", T, ID, "'dead'", "now()"}},
+	[STATEMENT_EARLY_INSERT] = {.index = {"early_pkey", "inbox_message_pkey"}, .args = {"n", T, KEY("new"), ID}},
 	[STATEMENT_FENCE_PROBE] = {.index = {"instance_pkey"}, .args = {"n", T, ID}},
 	[STATEMENT_KEPT_OWNER] = {.index = {"inbox_message_pkey"}, .args = {"n", T, ID}},
 
@@ -88,6 +93,7 @@ static const struct growth_expectation expectations[STATEMENT_COUNT] = {
 	/* Kept messages. */
 	[STATEMENT_KEPT_LOAD] = {.index = {"inbox_message_order"}, .args = {T, KEY("k"), "'dead'"}},
 	[STATEMENT_KEPT_RECOVER] = {.index = {"inbox_message_keeper"}, .args = {"'big'", "'c'", "'boot'", PAGE}},
+	[STATEMENT_KEPT_TAKE] = {.index = {"inbox_message_order"}, .args = {KEY("k"), "'big'", "'c'", "'boot'"}},
 	[STATEMENT_KEPT_RELEASE] = {.index = {"inbox_message_keeper"}, .args = {"'big'", "'c'", "'dead'", PAGE}},
 	[STATEMENT_KEPT_OWN] = {.index = {"inbox_message_keeper"}, .args = {"'big'", "'c'", "'dead'", "0", PAGE}},
 	[STATEMENT_KEPT_LIST] = {.index = {"inbox_message_pkey"}, .args = {"null", "'none'", NONE, "40 + batch", PAGE}},

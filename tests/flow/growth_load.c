@@ -11,7 +11,8 @@
 #define INSTANCES "1200000"
 #define RARE "100000"
 
-const char *const growth_tables[] = {"instance", "wait", "alias", "inbox", "outbox_entry", "dead_letter", "inbox_message"};
+const char *const growth_tables[] = {"instance", "wait", "alias", "inbox", "outbox_entry", "dead_letter", "inbox_message",
+				     "early"};
 const size_t growth_table_count = ARRAY_LEN(growth_tables);
 
 void growth_functions(PGconn *pg)
@@ -45,6 +46,8 @@ static const char load_first[] =
 	"select public.growth_id(m), public.growth_key('k', m), public.growth_tenant(m), 'c', 'overflow', "
 	"(array['live', 'dead', null])[m % 3 + 1], now(), '', decode(repeat(md5(m::text), 8), 'hex') "
 	"from generate_series(1, " RARE ") m; "
+	"insert into sutra.early (key, message_id, tenant) select k, public.growth_id(m), public.growth_tenant(m) "
+	"from (select public.growth_key('e', m) as k, m from generate_series(1, " RARE ") m order by 1) r; "
 	"insert into sutra.lease (role, holder, term, expires_at) values ('keeper:live', 'live', 1, now() + interval '1 day'), "
 	"('keeper:dead', 'dead', 1, now() - interval '1 hour'); "
 	"insert into sutra.deployment (id, tenant, module, version, phase) select 'd' || n, 'big', 'm', n::text, 'Draining' "
