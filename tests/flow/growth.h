@@ -16,7 +16,7 @@
 #include "tests/flow/pg_fixture.h"
 
 #define GROWTH_INDEXES 3
-#define GROWTH_ARGS    18
+#define GROWTH_ARGS    24
 /* For any statement, unless its entry says otherwise. */
 #define GROWTH_ROWS_EACH  6
 #define GROWTH_ROWS_FIXED 64
