@@ -216,6 +216,9 @@ struct id commit_dead_letter_id(struct turn *turn)
 
 	if (!id_is_none(request->replay_of))
 		return request->replay_of;
+	/* Each target may have one of its own. */
+	if (request->aim.aim != ENVELOPE_AIM_NONE)
+		return id_digest_of(STR("dead-letter"), id_str(&request->kept_row));
 	if (!event_id.len)
 		event_id = request->message->message_id.len ? request->message->message_id
 							     : request->message->identity;
@@ -454,6 +457,8 @@ void commit_build_dead_letter(struct turn *turn, const struct error *why)
 {
 	struct dead_letter_row *dead = dead_letter_row_new(turn, why->code, why->text);
 
+	dead->instance = turn->failed_instance;
+
 	outbox_parcel_free(&turn->parcel);
 	if (dead_letter_has_send(turn)) {
 		turn->parcel = outbox_parcel_new();
@@ -468,4 +473,14 @@ void commit_build_end(struct turn *turn)
 {
 	outbox_parcel_free(&turn->parcel);
 	commit_begin(turn, COMMIT_NO_INSTANCE);
+}
+
+void commit_build_fan_out(struct turn *turn, const struct kept_row *rows, uint32_t count)
+{
+	outbox_parcel_free(&turn->parcel);
+	commit_begin(turn, COMMIT_NO_INSTANCE);
+	commit_add_inbox(turn);
+	turn->ask.commit.dead_letter_removed = turn->request->replay_of;
+	turn->ask.commit.kept_added = rows;
+	turn->ask.commit.kept_added_count = count;
 }

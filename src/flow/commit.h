@@ -25,6 +25,9 @@ struct id commit_dead_letter_id(struct turn *turn);
 /* Fills turn->ask.commit with the dead letter of a message that can never succeed. */
 void commit_build_dead_letter(struct turn *turn, const struct error *why);
 
+/* Fills turn->ask.commit with the rows of a message's targets, in its place. */
+void commit_build_fan_out(struct turn *turn, const struct kept_row *rows, uint32_t count);
+
 /* Fills turn->ask.commit with the end of a kept message that has no effect. */
 void commit_build_end(struct turn *turn);
 

@@ -88,6 +88,15 @@ static enum result add_all(struct correlation *c, const struct step_env *env, st
 	return RESULT_OK;
 }
 
+static void add_starts(struct correlation *c, struct arena *arena, const struct route *route, const struct event *event)
+{
+	c->starts = arena_alloc(arena, (route->start_count + 1) * sizeof(*c->starts));
+	for (uint32_t i = 0; i < route->start_count; i++)
+		if (subscription_takes(&route->starts[i], event))
+			c->starts[c->start_count++] = &route->starts[i];
+	c->start = c->start_count ? c->starts[0] : NULL;
+}
+
 static const struct subscription *first_taker(const struct subscription *subs, uint32_t count,
 					      const struct event *event)
 {
@@ -116,7 +125,7 @@ enum result correlate_message(const struct step_env *env, struct str tenant, con
 				 event, err);
 	if (result != RESULT_OK)
 		return result;
-	c->start = first_taker(route->starts, route->start_count, event);
+	add_starts(c, env->arena, route, event);
 	c->draining_start =
 		!c->start && first_taker(route->draining_starts, route->draining_start_count, event);
 	if (!c->start && !c->has_waits)
@@ -137,16 +146,16 @@ enum result correlate_message(const struct step_env *env, struct str tenant, con
  * A key says channel, alias name and value; two nodes may share it while they take different message types. So a row counts
  * only for the subscription that asked under its key and is its own node and deployment.
  */
-static bool wait_is_asked_for(const struct correlation *c, const struct store_resolve *resolve,
-			      const struct store_wait *wait)
+static const struct correlation_key *wait_asker(const struct correlation *c, const struct store_resolve *resolve,
+						const struct store_wait *wait)
 {
 	struct id key = resolve->wait_keys[wait->key];
 
 	for (uint32_t i = 0; i < c->key_count; i++)
 		if (id_equal(c->keys[i].key, key) && str_equal(c->keys[i].wait->node->id, wait->node) &&
 		    str_equal(c->keys[i].wait->deployment->id, wait->deployment))
-			return true;
-	return false;
+			return &c->keys[i];
+	return NULL;
 }
 
 /* Oldest first; a total order, so that every replica chooses the same. */
@@ -159,17 +168,147 @@ static int wait_compare(const struct store_wait *a, const struct store_wait *b)
 	return order ? order : (a->token > b->token) - (a->token < b->token);
 }
 
-const struct store_wait *correlate_choose(const struct correlation *correlation, const struct store_resolve *resolve)
+/* --- several --- */
+
+struct envelope_note correlate_note(struct str tenant, const struct correlation *c, const struct store_resolve *resolve,
+				    const struct store_wait *wait)
+{
+	const struct correlation_key *asker = wait_asker(c, resolve, wait);
+
+	return (struct envelope_note){
+		.event_id = c->forced_id,
+		.aim = ENVELOPE_AIM_WAIT,
+		.instance = wait->instance,
+		.token = wait->token,
+		.wait_key = asker->key,
+		.alias_key = store_alias_key(tenant, asker->name, asker->value),
+		.node = wait->node,
+		.deployment = wait->deployment,
+	};
+}
+
+static struct envelope_note start_note(const struct correlation *c, const struct subscription *start)
+{
+	return (struct envelope_note){
+		.event_id = c->forced_id,
+		.aim = ENVELOPE_AIM_START,
+		.node = start->node->id,
+		.deployment = start->deployment->id,
+		.process = start->node->process->id,
+	};
+}
+
+/* Processes of one name in two versions of a module are one: waits of both are live, and the newer one's start. */
+static bool same_process(const struct subscription *a, const struct subscription *b)
+{
+	return str_equal(a->deployment->module, b->deployment->module) &&
+	       str_equal(a->node->process->id, b->node->process->id);
+}
+
+/* A wait may be found by two of its aliases. */
+static void note_wait(struct correlate_targets *t, struct str tenant, const struct correlation *c,
+		      const struct store_resolve *resolve, const struct store_wait *wait)
+{
+	for (uint32_t i = 0; i < t->wait_count; i++)
+		if (id_equal(t->notes[i].instance, wait->instance) && t->notes[i].token == wait->token)
+			return;
+	t->notes[t->wait_count++] = correlate_note(tenant, c, resolve, wait);
+}
+
+const struct store_wait *correlate_oldest(const struct correlation *c, const struct store_resolve *resolve,
+					  const struct subscription *of)
 {
 	const struct store_wait *best = NULL;
 
-	for (uint32_t i = 0; i < resolve->wait_count; i++) {
+	for (uint32_t i = 0; resolve && i < resolve->wait_count; i++) {
 		const struct store_wait *wait = &resolve->waits[i];
+		const struct correlation_key *asker = wait_asker(c, resolve, wait);
 
-		if (!wait_is_asked_for(correlation, resolve, wait))
-			continue;
-		if (!best || wait_compare(wait, best) < 0)
+		if (asker && (!of || same_process(asker->wait, of)) && (!best || wait_compare(wait, best) < 0))
 			best = wait;
 	}
 	return best;
+}
+
+/* What the rule of the oldest wait of the process gives; true if there is one. `plain`: it is that one alone. */
+static bool note_process(struct correlate_targets *t, struct str tenant, const struct correlation *c,
+			 const struct store_resolve *resolve, const struct subscription *of)
+{
+	const struct store_wait *oldest = correlate_oldest(c, resolve, of);
+
+	if (!oldest)
+		return false;
+	if (wait_asker(c, resolve, oldest)->wait->node->source->match != MATCH_ALL) {
+		t->wait = oldest;
+		note_wait(t, tenant, c, resolve, oldest);
+		return true;
+	}
+	t->verdict = CORRELATE_SEVERAL;
+	for (uint32_t i = 0; i < resolve->wait_count; i++) {
+		const struct correlation_key *asker = wait_asker(c, resolve, &resolve->waits[i]);
+
+		if (asker && (!of || same_process(asker->wait, of)) && asker->wait->node->source->match == MATCH_ALL)
+			note_wait(t, tenant, c, resolve, &resolve->waits[i]);
+	}
+	return true;
+}
+
+/* Whether a wait of the process was asked for before the `before`th key. */
+static bool is_seen(const struct correlation *c, uint32_t before)
+{
+	for (uint32_t i = 0; i < before; i++)
+		if (same_process(c->keys[i].wait, c->keys[before].wait))
+			return true;
+	return false;
+}
+
+static bool has_start(const struct correlation *c, const struct subscription *of, uint32_t before)
+{
+	for (uint32_t i = 0; i < before; i++)
+		if (same_process(c->starts[i], of))
+			return true;
+	return false;
+}
+
+/* Every process by itself: its waits, or a new instance of it. */
+static void note_all(struct correlate_targets *t, struct str tenant, const struct correlation *c,
+		     const struct store_resolve *resolve)
+{
+	bool *starts = arena_zalloc(t->arena, c->start_count + 1);
+
+	for (uint32_t i = 0; i < c->start_count; i++)
+		starts[i] = !note_process(t, tenant, c, resolve, c->starts[i]);
+	for (uint32_t i = 0; i < c->key_count; i++)
+		if (!is_seen(c, i) && !has_start(c, c->keys[i].wait, c->start_count))
+			note_process(t, tenant, c, resolve, c->keys[i].wait);
+	t->count = t->wait_count;
+	for (uint32_t i = 0; i < c->start_count; i++)
+		if (starts[i]) {
+			t->start = c->starts[i];
+			t->notes[t->count++] = start_note(c, c->starts[i]);
+		}
+}
+
+struct correlate_targets correlate_targets(struct arena *arena, struct str tenant, const struct correlation *c,
+					   const struct store_resolve *resolve, bool broadcast)
+{
+	struct correlate_targets t = {.verdict = CORRELATE_NOBODY, .arena = arena};
+	uint32_t most = (resolve ? resolve->wait_count : 0) + c->start_count;
+
+	t.notes = arena_alloc(arena, (most + 1) * sizeof(*t.notes));
+	if (broadcast) {
+		note_all(&t, tenant, c, resolve);
+	} else if (note_process(&t, tenant, c, resolve, NULL)) {
+		t.count = t.wait_count;
+	} else if (c->start) {
+		t.start = c->start;
+		t.count = 1;
+	}
+	if (t.count > 1 || t.verdict == CORRELATE_SEVERAL)
+		t.verdict = CORRELATE_SEVERAL;
+	else if (t.wait_count)
+		t.verdict = CORRELATE_WAIT;
+	else if (t.count)
+		t.verdict = CORRELATE_START;
+	return t;
 }

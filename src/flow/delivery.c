@@ -71,6 +71,9 @@ void delivery_dispatch(struct delivery *dlv)
 
 /* --- order by instance --- */
 
+/* Of a message for several instances: past these it stands in order with others of its business key only. */
+#define JOINED_MAX 64
+
 /*
  * Messages belong together that came by one business key or found one instance. The key counts also when it found the instance:
  * by the time the next one comes, the instance may wait for something else, and only the key tells that it is for the same.
@@ -78,9 +81,12 @@ void delivery_dispatch(struct delivery *dlv)
 static void delivery_join_resolved(struct delivery *dlv)
 {
 	const struct lane_request *request = &dlv->request;
-	const struct str keys[] = {id_str(&request->order_key), id_str(&request->target.instance)};
+	struct str keys[2 + JOINED_MAX] = {id_str(&request->order_key), id_str(&request->target.instance)};
+	uint32_t count = request->answer == ANSWER_HANDOFF ? 2 : 1;
 
-	chain_join(dlv, keys, request->answer == ANSWER_HANDOFF ? 2 : 1);
+	for (uint32_t i = 0; i < request->joined_count && count < ARRAY_LEN(keys); i++)
+		keys[count++] = id_str(&request->joined[i]);
+	chain_join(dlv, keys, count);
 }
 
 /* Takes the results in order of receipt, as far as they have come. */

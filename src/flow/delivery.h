@@ -93,6 +93,7 @@ struct intake_settings {
 struct intake_stats {
 	uint64_t received, committed, duplicate, refused, rejected, unmatched, unavailable, dropped;
 	uint64_t requeued, persisted;
+	uint64_t gone;		/* targets that did not wait any more */
 	uint64_t early;		/* kept because nobody waited for them */
 	uint64_t held;		/* now */
 	uint64_t kept;		/* now, by the database for this replica */

@@ -93,6 +93,8 @@ void place_unload(struct place *place)
 	request->interest_count = request->looked_for_count = 0;
 	request->event_id = STR_NONE;
 	request->replay_of = ID_NONE;
+	request->aim = (struct envelope_note){0};
+	request->joined_count = request->fanned_count = 0;
 	/* There may be very many places, so not even an empty arena's chunk is left to them. */
 	arena_done(&request->resolved);
 	arena_init(&request->resolved);
@@ -220,6 +222,7 @@ static enum result place_fill(struct place *place, const struct field *row, stru
 	dlv->request.kept_key = place->order_key;
 	dlv->request.event_id = note.event_id;
 	dlv->request.replay_of = note.dead_letter;
+	dlv->request.aim = note;
 	if (!row[4].is_null && !place->is_dated) {
 		unmatched_us = loop_wall_us(dlv->intake->loop) - row[4].i;
 		dlv->unmatched_since_us = unmatched_us > 0 ? now_us - unmatched_us : now_us;

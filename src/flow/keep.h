@@ -40,6 +40,8 @@ void keep_hold(struct delivery *dlv);
 /* The replica stops: the place ends, its rows stay. */
 void keep_drop(struct delivery *dlv);
 
+/* A message of ours has given rows of these order keys to its targets: runs them. */
+void keep_fanned(struct intake *intake, const struct id *order_keys, uint32_t count);
 /* An early message of this order key may be wanted by now; `keeper` has it (absent = nobody). */
 void keep_early_wanted(struct intake *intake, struct id order_key, struct str keeper);
 /* Of a place that is about to be held: whether it is not to be tried again before somebody comes to wait for it, or its hold ends. */

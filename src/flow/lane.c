@@ -17,6 +17,7 @@
 
 static const char *const lane_answer_names[] = {
 	[ANSWER_COMMITTED] = "committed", [ANSWER_DUPLICATE] = "duplicate", [ANSWER_REJECTED] = "rejected",
+	[ANSWER_GONE] = "gone",
 	[ANSWER_DROPPED] = "dropped",	  [ANSWER_RESOLVED] = "resolved",   [ANSWER_HANDOFF] = "handoff",	    [ANSWER_REFUSED] = "refused",
 	[ANSWER_UNMATCHED] = "unmatched", [ANSWER_AGAIN] = "again",	    [ANSWER_UNAVAILABLE] = "unavailable",
 	[ANSWER_KEPT_LOST] = "kept elsewhere",

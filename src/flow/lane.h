@@ -16,6 +16,7 @@
 #include "base/loop.h"
 #include "engine/step.h"
 #include "flow/decode.h"
+#include "flow/envelope.h"
 #include "flow/retry.h"
 #include "flow/turn.h"
 #include "model/deployment.h"
@@ -29,6 +30,7 @@ enum lane_answer {
 	ANSWER_COMMITTED,   /* the effect is committed */
 	ANSWER_DUPLICATE,   /* the event had its effect before */
 	ANSWER_REJECTED,    /* its dead letter is committed */
+	ANSWER_GONE,	    /* one target of several, which does not wait for it any more: no effect */
 	ANSWER_DROPPED,	    /* unmatched on a channel that says `then = "drop"` */
 	ANSWER_RESOLVED,    /* resolve_only: nobody waits for it now; `order_key` says behind whom it belongs */
 	ANSWER_HANDOFF,	    /* resolved; the instance lives on lane `target_lane`: submit it there */
@@ -102,6 +104,7 @@ struct lane_request {
 	int64_t kept_seq;
 	struct str event_id; /* instead of what any rule makes of the message: it is a replay; absent = by the rules */
 	struct id replay_of; /* the dead letter that goes with its effect; none = all zero */
+	struct envelope_note aim; /* one target of several; `aim` in it says whether */
 	uint32_t failures;   /* how often its step has failed and was to be tried again; the sender keeps it from try to try */
 	struct arena resolved; /* of the last resolve: target, inbox and interest keys */
 
@@ -120,6 +123,10 @@ struct lane_request {
 	uint64_t view_number; /* of UNMATCHED: by which view it was looked for */
 	struct looked_for *looked_for; /* of UNMATCHED, for people; in `resolved` */
 	uint32_t looked_for_count;
+	struct id *joined; /* of HANDOFF: all instances that it is for */
+	uint32_t joined_count;
+	struct id *fanned; /* of COMMITTED, DUPLICATE: order keys of the rows that its targets were given, one each */
+	uint32_t fanned_count;
 	struct id order_key; /* of RESOLVED and HANDOFF: the business key it came by; none = all zero */
 	struct id kept_key;  /* in order of what it would be kept; none = of nothing. Of a kept message it is set from the start */
 };

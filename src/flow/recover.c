@@ -82,6 +82,15 @@ static void recovered(struct task *done)
 	recover_again(intake, !ok ? RECOVER_RETRY_US : taken >= RECOVER_LIMIT ? 0 : RECOVER_US);
 }
 
+void keep_fanned(struct intake *intake, const struct id *order_keys, uint32_t count)
+{
+	if (!count)
+		return;
+	intake->has_kept = true;
+	for (uint32_t i = 0; !intake->stopping && i < count; i++)
+		recover_row(intake, order_keys[i], 1);
+}
+
 static void taken(struct task *done)
 {
 	struct keep_ask *ask = keep_ask_answered(done);

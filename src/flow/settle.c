@@ -17,7 +17,7 @@
 static bool answer_is_done(enum lane_answer answer)
 {
 	return answer == ANSWER_COMMITTED || answer == ANSWER_DUPLICATE || answer == ANSWER_REJECTED ||
-	       answer == ANSWER_DROPPED;
+	       answer == ANSWER_DROPPED || answer == ANSWER_GONE;
 }
 
 static void settle_count(struct intake_stats *stats, enum lane_answer answer)
@@ -34,6 +34,9 @@ static void settle_count(struct intake_stats *stats, enum lane_answer answer)
 		break;
 	case ANSWER_DROPPED:
 		stat_add(stats->dropped, 1);
+		break;
+	case ANSWER_GONE:
+		stat_add(stats->gone, 1);
 		break;
 	case ANSWER_REFUSED:
 		stat_add(stats->refused, 1);
@@ -98,6 +101,9 @@ void settle_answered(struct delivery *dlv)
 {
 	assert(dlv->state == DELIVERY_ON_LANE);
 	settle_count(&dlv->intake->stats, dlv->request.answer);
+	/* A duplicate's may be there by a first run of its commit, of which only the second was answered. */
+	if (dlv->request.answer == ANSWER_COMMITTED || dlv->request.answer == ANSWER_DUPLICATE)
+		keep_fanned(dlv->intake, dlv->request.fanned, dlv->request.fanned_count);
 	if (dlv->is_place)
 		settle_place(dlv);
 	else

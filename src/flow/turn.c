@@ -21,6 +21,7 @@
 #include "flow/commit.h"
 #include "flow/correlate.h"
 #include "flow/early.h"
+#include "flow/fan_out.h"
 #include "flow/lane_set.h"
 
 static const char *const turn_state_names[TURN_STATE_COUNT] = {
@@ -261,6 +262,10 @@ static void turn_decode(struct turn *turn)
 	if (request->event_id.ptr)
 		request->decoded->event.id = request->event_id;
 	turn->event = &request->decoded->event;
+	if (request->aim.aim != ENVELOPE_AIM_NONE) {
+		turn_enter(turn, TURN_RESOLVE);
+		return;
+	}
 	env = turn_env(turn, turn->route->deployment);
 	if (correlate_message(&env, request->tenant, turn->route, turn->event, request->event_id, &turn->correlation,
 			      &err) != RESULT_OK) {
@@ -275,13 +280,27 @@ static void turn_decode(struct turn *turn)
 
 /* --- 1 resolve --- */
 
-static void turn_spawn(struct turn *turn)
+static void turn_spawn(struct turn *turn, const struct node *start, struct str deployment)
 {
-	turn->start = turn->correlation->start->node;
-	turn->member = view_deployment(turn->lane->view, turn->correlation->start->deployment->id);
+	turn->start = start;
+	turn->member = view_deployment(turn->lane->view, deployment);
 	turn->id = id_new(turn->lane->executor->loop);
 	turn->request->decoded->event.dead_letter = commit_dead_letter_id(turn);
 	turn_enter(turn, TURN_STEP);
+}
+
+/* A FAILED instance waits for nothing until it is restored, but it is known by its aliases: the hold of the message has ended before. */
+static bool turn_is_for_failed(struct turn *turn)
+{
+	struct error err = ERROR_INIT;
+	char id[ID_TEXT_SIZE];
+
+	if (id_is_none(turn->failed_instance))
+		return false;
+	error_set(&err, RESULT_REJECT, CODE_DISPATCH_INSTANCE_FAILED, "instance %s is FAILED and was not restored within the hold",
+		  id_format(turn->failed_instance, id));
+	turn_reject(turn, &err);
+	return true;
 }
 
 static void turn_unmatched(struct turn *turn)
@@ -293,6 +312,8 @@ static void turn_unmatched(struct turn *turn)
 		turn_answer_unmatched(turn, CODE_RUNTIME_CORRELATION_NOT_FOUND, "no live wait matches yet");
 		return;
 	}
+	if (turn_is_for_failed(turn))
+		return;
 	if (turn->route->channel->unmatched_then == CHANNEL_UNMATCHED_DROP) {
 		turn_end(turn, ANSWER_DROPPED);
 		return;
@@ -303,19 +324,17 @@ static void turn_unmatched(struct turn *turn)
 	turn_reject(turn, &err);
 }
 
-static void turn_relay(struct turn *turn, const struct store_wait *wait)
+static void turn_go_to(struct turn *turn, const struct envelope_note *wait)
 {
 	struct lane_request *request = turn->request;
 	uint32_t owner_lane = lane_set_lane_of_instance(turn->lane->set, wait->instance);
-
-	request->order_key = turn->correlation->order_key;
 
 	request->target = (struct relay_target){
 		.instance = wait->instance,
 		.token = wait->token,
 		.node = arena_str(&request->resolved, wait->node),
 		.deployment = arena_str(&request->resolved, wait->deployment),
-		.wait_key = turn->ask.resolve.wait_keys[wait->key],
+		.wait_key = wait->wait_key,
 	};
 	request->is_resolved = true;
 	request->target_lane = owner_lane;
@@ -324,6 +343,73 @@ static void turn_relay(struct turn *turn, const struct store_wait *wait)
 		return;
 	}
 	turn_enter(turn, TURN_CLAIM);
+}
+
+/* --- several targets --- */
+
+/* The commit gives each target a row; the intake runs them. */
+static void turn_fan_out(struct turn *turn, const struct envelope_note *notes, uint32_t count)
+{
+	struct error err = ERROR_INIT;
+
+	if (fan_out_build(turn, notes, count, &err) != RESULT_OK) {
+		turn_reject(turn, &err);
+		return;
+	}
+	turn->fanning = true;
+	turn_enter(turn, TURN_COMMIT);
+}
+
+/* For whom it is, so that it stands in order with what else is for them; what is done with it is looked up anew when its turn has come. */
+static void turn_answer_joined(struct turn *turn, const struct envelope_note *waits, uint32_t count)
+{
+	struct lane_request *request = turn->request;
+
+	request->order_key = turn->correlation->order_key;
+	request->target.instance = waits[0].instance;
+	request->target_lane = turn->lane->index;
+	request->joined = arena_alloc(&request->resolved, count * sizeof(struct id));
+	for (request->joined_count = 0; request->joined_count < count; request->joined_count++)
+		request->joined[request->joined_count] = waits[request->joined_count].instance;
+	turn_answer(turn, ANSWER_HANDOFF);
+}
+
+static void turn_looked_before(struct task *done)
+{
+	struct turn *turn = container_of(done, struct turn, ask.resolve.base.done);
+	const struct store_resolve *resolve = &turn->ask.resolve;
+
+	if (resolve->base.outcome != STORE_OK)
+		turn_answer_error(turn, ANSWER_UNAVAILABLE, CODE_DISPATCH_UNAVAILABLE, resolve->base.error.text);
+	else if (!resolve->kept_ahead)
+		turn_go_to(turn, &turn->relayed_note);
+	else if (turn->request->resolve_only)
+		turn_answer_joined(turn, &turn->relayed_note, 1);
+	else
+		turn_fan_out(turn, &turn->relayed_note, 1);
+}
+
+/*
+ * To one wait. Where messages may have several targets, one before it may have left a row for this instance, which goes first: then
+ * this one is put behind it.
+ */
+static void turn_relay(struct turn *turn, const struct store_wait *wait)
+{
+	struct lane_request *request = turn->request;
+
+	request->order_key = turn->correlation->order_key;
+	turn->relayed_note = correlate_note(request->tenant, turn->correlation, &turn->ask.resolve, wait);
+	if (!fan_out_is_possible(turn->route)) {
+		turn_go_to(turn, &turn->relayed_note);
+		return;
+	}
+	turn->ask.resolve = (struct store_resolve){
+		.base = {.reply_to = turn->lane->executor->loop, .done.run = turn_looked_before, .arena = &turn->arena},
+		.tenant = request->tenant,
+		.order_key = fan_out_order_key(turn, &turn->relayed_note),
+		.kept_before = INT64_MAX,
+	};
+	store_resolve(turn->lane->set->store, &turn->ask.resolve);
 }
 
 /* Its sender puts it in order first: what it does depends on what those before it do. */
@@ -337,15 +423,10 @@ static void turn_answer_resolved(struct turn *turn)
  * Messages of its order key that came before it stand in the database: whoever keeps them runs them first (G8). Which instance
  * waits for it now only tells whom it stands in order with.
  */
-static void turn_behind_kept(struct turn *turn)
+static void turn_behind_kept(struct turn *turn, const struct correlate_targets *targets)
 {
-	const struct store_wait *wait = correlate_choose(turn->correlation, &turn->ask.resolve);
-
-	if (turn->request->resolve_only && wait) {
-		turn->request->order_key = turn->correlation->order_key;
-		turn->request->target.instance = wait->instance;
-		turn->request->target_lane = turn->lane->index;
-		turn_answer(turn, ANSWER_HANDOFF);
+	if (turn->request->resolve_only && targets && targets->wait_count) {
+		turn_answer_joined(turn, targets->notes, targets->wait_count);
 		return;
 	}
 	if (turn->request->resolve_only) {
@@ -357,11 +438,30 @@ static void turn_behind_kept(struct turn *turn)
 			  "messages that the database keeps come before it");
 }
 
+/* On to whoever is to have it. */
+static void turn_go(struct turn *turn, const struct correlate_targets *targets)
+{
+	struct lane_request *request = turn->request;
+
+	if (targets->verdict == CORRELATE_WAIT)
+		turn_relay(turn, targets->wait);
+	else if (request->resolve_only && targets->wait_count)
+		turn_answer_joined(turn, targets->notes, targets->wait_count);
+	else if (request->resolve_only && turn->correlation->key_count)
+		turn_answer_resolved(turn);
+	else if (targets->verdict == CORRELATE_SEVERAL)
+		turn_fan_out(turn, targets->notes, targets->count);
+	else if (targets->verdict == CORRELATE_START)
+		turn_spawn(turn, targets->start->node, targets->start->deployment->id);
+	else
+		turn_unmatched(turn);
+}
+
 static void turn_resolved(struct task *done)
 {
 	struct turn *turn = container_of(done, struct turn, ask.resolve.base.done);
 	const struct store_resolve *resolve = &turn->ask.resolve;
-	const struct store_wait *wait;
+	struct correlate_targets targets;
 
 	if (resolve->base.outcome != STORE_OK) {
 		turn_answer_error(turn, ANSWER_UNAVAILABLE, CODE_DISPATCH_UNAVAILABLE, resolve->base.error.text);
@@ -371,19 +471,14 @@ static void turn_resolved(struct task *done)
 		turn_end(turn, ANSWER_DUPLICATE);
 		return;
 	}
-	if (resolve->kept_ahead) {
-		turn_behind_kept(turn);
-		return;
-	}
-	wait = correlate_choose(turn->correlation, resolve);
-	if (wait)
-		turn_relay(turn, wait);
-	else if (turn->request->resolve_only && turn->correlation->key_count)
-		turn_answer_resolved(turn);
-	else if (turn->correlation->start)
-		turn_spawn(turn);
+	if (resolve->failed_count)
+		turn->failed_instance = resolve->failed[0];
+	targets = correlate_targets(&turn->arena, turn->request->tenant, turn->correlation, resolve,
+				    turn->route->channel->broadcast);
+	if (resolve->kept_ahead)
+		turn_behind_kept(turn, &targets);
 	else
-		turn_unmatched(turn);
+		turn_go(turn, &targets);
 }
 
 /*
@@ -405,14 +500,124 @@ static void turn_order(struct turn *turn)
 				    : ID_NONE;
 }
 
+/* The last look: whom it is for may be FAILED. */
+static void turn_ask_for_failed(struct turn *turn)
+{
+	const struct correlation *c = turn->correlation;
+	struct id *keys = arena_alloc(&turn->arena, (c->key_count + 1) * sizeof(*keys));
+
+	for (uint32_t i = 0; i < c->key_count; i++)
+		keys[i] = store_alias_key(turn->request->tenant, c->keys[i].name, c->keys[i].value);
+	turn->ask.resolve.alias_keys = keys;
+	turn->ask.resolve.alias_key_count = c->key_count;
+}
+
+/* --- one target of several --- */
+
+/* It does not wait for it any more. If it is FAILED that is for the time being. */
+static void turn_aim_gone(struct turn *turn)
+{
+	const struct envelope_note *aim = &turn->request->aim;
+	const struct store_resolve *resolve = &turn->ask.resolve;
+	char id[ID_TEXT_SIZE];
+	struct log_about about;
+
+	for (uint32_t i = 0; i < resolve->failed_count; i++)
+		if (id_equal(resolve->failed[i], aim->instance))
+			turn->failed_instance = aim->instance;
+	if (id_is_none(turn->failed_instance)) {
+		turn->id = aim->instance;
+		about = turn_about(turn, CODE_NONE, id);
+		log_info(&about, "one target of several does not wait for the message any more: no effect there");
+		turn_end(turn, ANSWER_GONE);
+		return;
+	}
+	if (turn->request->unmatched_is_final) {
+		turn_is_for_failed(turn);
+		return;
+	}
+	turn_interest(turn, &aim->wait_key, 1);
+	turn->request->view_number = turn->lane->view->number;
+	turn_answer_error(turn, ANSWER_UNMATCHED, CODE_RUNTIME_CORRELATION_NOT_FOUND, "the instance is FAILED");
+}
+
+/* The deployment that it was for, or the one that has come in its place. */
+static void turn_aim_start(struct turn *turn)
+{
+	const struct envelope_note *aim = &turn->request->aim;
+	const struct subscription *start = fan_out_start(turn->route, aim);
+	struct error err = ERROR_INIT;
+
+	if (start) {
+		turn_spawn(turn, start->node, start->deployment->id);
+		return;
+	}
+	error_set(&err, RESULT_REJECT, CODE_INBOUND_NO_ACTIVE_DEPLOYMENT, "no Active deployment starts process %.*s on this channel",
+		  STR_ARG(aim->process));
+	turn_reject(turn, &err);
+}
+
+static void turn_aimed(struct task *done)
+{
+	struct turn *turn = container_of(done, struct turn, ask.resolve.base.done);
+	const struct store_resolve *resolve = &turn->ask.resolve;
+	const struct envelope_note *aim = &turn->request->aim;
+
+	if (resolve->base.outcome != STORE_OK) {
+		turn_answer_error(turn, ANSWER_UNAVAILABLE, CODE_DISPATCH_UNAVAILABLE, resolve->base.error.text);
+		return;
+	}
+	if (resolve->kept_ahead) {
+		turn_behind_kept(turn, NULL);
+		return;
+	}
+	if (aim->aim == ENVELOPE_AIM_START) {
+		turn_aim_start(turn);
+		return;
+	}
+	for (uint32_t i = 0; i < resolve->wait_count; i++) {
+		const struct store_wait *wait = &resolve->waits[i];
+
+		if (!id_equal(wait->instance, aim->instance) || wait->token != aim->token || !str_equal(wait->node, aim->node))
+			continue;
+		turn_go_to(turn, aim);
+		return;
+	}
+	turn_aim_gone(turn);
+}
+
+static void turn_resolve_aim(struct turn *turn)
+{
+	const struct lane_request *request = turn->request;
+
+	turn->ask.resolve = (struct store_resolve){
+		.base = {.reply_to = turn->lane->executor->loop, .done.run = turn_aimed, .arena = &turn->arena},
+		.tenant = request->tenant,
+		.wait_keys = &request->aim.wait_key,
+		.wait_key_count = request->aim.aim == ENVELOPE_AIM_WAIT,
+		.alias_keys = &request->aim.alias_key,
+		.alias_key_count = request->aim.aim == ENVELOPE_AIM_WAIT,
+		.order_key = request->kept_key,
+		.kept_before = request->kept_seq,
+	};
+	store_resolve(turn->lane->set->store, &turn->ask.resolve);
+}
+
 static void turn_resolve(struct turn *turn)
 {
 	const struct correlation *c = turn->correlation;
 
+	struct correlate_targets targets;
+
+	if (turn->request->aim.aim != ENVELOPE_AIM_NONE) {
+		turn_resolve_aim(turn);
+		return;
+	}
 	turn_order(turn);
 	/* A plain spawn asks nothing: the gates of its commit answer. */
 	if (!c->has_waits && id_is_none(turn->request->kept_key)) {
-		turn_spawn(turn);
+		targets = correlate_targets(&turn->arena, turn->request->tenant, c, NULL, turn->route->channel->broadcast);
+		turn_go(turn, &targets);
 		return;
 	}
 	turn->ask.resolve = (struct store_resolve){
@@ -425,6 +630,8 @@ static void turn_resolve(struct turn *turn)
 		.order_key = turn->request->kept_key,
 		.kept_before = id_is_none(turn->request->kept_row) ? INT64_MAX : turn->request->kept_seq,
 	};
+	if (turn->request->unmatched_is_final)
+		turn_ask_for_failed(turn);
 	store_resolve(turn->lane->set->store, &turn->ask.resolve);
 }
 
@@ -652,6 +859,10 @@ static void turn_committed_ok(struct turn *turn)
 		turn_answer(turn, ANSWER_REJECTED);
 		return;
 	}
+	if (turn->fanning) {
+		turn_answer(turn, ANSWER_COMMITTED);
+		return;
+	}
 	turn_count_commit(turn);
 	retry_committed(turn);
 	turn_wake(turn);
@@ -684,9 +895,13 @@ static void turn_conflict(struct turn *turn, enum code code, const char *text)
 		return;
 	}
 	for (uint32_t i = 0; i < turn->start->alias_count; i++) {
-		if (turn->request->kind != REQUEST_MESSAGE || !turn->start->aliases[i].correlate || turn->request->unmatched_is_final ||
-		    !turn->correlation->key_count)
+		if (turn->request->kind != REQUEST_MESSAGE || !turn->start->aliases[i].correlate || !turn->correlation || !turn->correlation->key_count)
 			continue;
+		if (turn->request->unmatched_is_final) {
+			if (turn_is_for_failed(turn))
+				return;
+			continue;
+		}
 		turn_answer_unmatched(turn, code, "the live instance does not wait for this message yet");
 		return;
 	}
@@ -700,6 +915,11 @@ static void turn_commit_rejected(struct turn *turn)
 	char id[ID_TEXT_SIZE];
 	struct log_about about = turn_about(turn, err.code, id);
 
+	if (turn->fanning) {
+		turn->fanning = false;
+		turn_reject(turn, &err);
+		return;
+	}
 	if (!turn->rejecting && !turn->step.failed && turn->inst) {
 		turn_fail(turn, &err, NULL);
 		return;
@@ -840,6 +1060,7 @@ void turn_begin(struct turn *turn, struct lane_request *request)
 	request->error = ERROR_INIT;
 	request->interest_count = 0;
 	request->looked_for_count = 0;
+	request->joined_count = request->fanned_count = 0;
 	if (!request->is_resolved && request->kind == REQUEST_MESSAGE) {
 		arena_reset(&request->resolved);
 		request->inbox_key_count = 0;

@@ -23,6 +23,7 @@
 
 #include "base/arena.h"
 #include "engine/step.h"
+#include "flow/envelope.h"
 #include "outbox/outbox.h"
 #include "store/store.h"
 
@@ -64,6 +65,7 @@ struct turn {
 	struct id id;			  /* the instance */
 	struct step_result step;
 	bool rejecting; /* the commit under way is a dead letter alone */
+	bool fanning;	/* the commit under way gives the message's targets rows of their own */
 	bool ending;	/* the commit under way only removes the kept message, which has no effect */
 	bool claimed;	/* we hold the instance's claim: released by the commit, or by TURN_RELEASE */
 	struct outbox_parcel *parcel;
@@ -71,6 +73,9 @@ struct turn {
 	/* release: what is answered, or done, when the claim is given back */
 	enum turn_after { TURN_AFTER_ANSWER, TURN_AFTER_REJECT } after;
 	struct error error;
+
+	struct envelope_note relayed_note; /* while it is looked for rows before a relay */
+	struct id failed_instance;     /* for whom the message was, FAILED; none = all zero */
 
 	union {
 		struct store_resolve resolve;

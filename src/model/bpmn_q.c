@@ -137,10 +137,8 @@ static enum wait_match read_match(struct bpmn_reader *reader, const struct node 
 	if (str_equal(match, STR("unique")))
 		return MATCH_UNIQUE;
 	if (str_equal(match, STR("all")))
-		bpmn_unsupported(reader, el->line, "match=\"all\" is not supported yet");
-	else
-		bpmn_invalid(reader, el->line, "match is \"%.*s\" and not oldest or unique",
-			     STR_ARG(match));
+		return MATCH_ALL;
+	bpmn_invalid(reader, el->line, "match is \"%.*s\" and not oldest, all or unique", STR_ARG(match));
 	return MATCH_OLDEST;
 }
 

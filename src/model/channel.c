@@ -25,7 +25,7 @@ bool channel_same_settings(const struct channel *a, const struct channel *b)
 	       a->payload_cap_bytes == b->payload_cap_bytes &&
 	       a->unmatched_hold_ms == b->unmatched_hold_ms &&
 	       a->unmatched_then == b->unmatched_then &&
-	       a->requeues == b->requeues &&
+	       a->requeues == b->requeues && a->broadcast == b->broadcast &&
 	       same_text(a->dead_letter, b->dead_letter) &&
 	       same_text(a->reply_channel, b->reply_channel);
 }

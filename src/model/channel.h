@@ -36,6 +36,7 @@ struct channel {
 	uint64_t payload_cap_bytes;        /* 0 = codec.max-payload-bytes */
 	int64_t unmatched_hold_ms;         /* -1 = unmatched.hold of the engine */
 	enum channel_unmatched unmatched_then;
+	bool broadcast; /* every process that subscribes has the message */
 	bool requeues; /* refused = "requeue": back to the broker instead of held */
 	struct str
 		dead_letter; /* outbound channel that also gets every dead letter; absent = none */

@@ -121,9 +121,17 @@ static void check_node(struct build *build, const struct node *node)
 		check_reply(build, node);
 }
 
+static bool is_broadcast(const struct build *build, struct str name)
+{
+	const struct channel *channel = find(build, name);
+
+	return channel && channel->broadcast;
+}
+
 /*
  * One handler for each channel and message type: no two processes may both take one. Inside a process several waits may,
- * their aliases tell them apart, and a start beside them takes what no wait is there for; but two starts may not.
+ * their aliases tell them apart, and a start beside them takes what no wait is there for; but two starts may not. On a channel
+ * that broadcasts every process has the message.
  */
 static void check_pair(struct build *build, const struct node *a, const struct node *b)
 {
@@ -133,6 +141,8 @@ static void check_pair(struct build *build, const struct node *a, const struct n
 		return;
 	if (!str_equal(a->source->channel, b->source->channel) ||
 	    !source_types_overlap(a->source, b->source))
+		return;
+	if (!same_process && is_broadcast(build, a->source->channel))
 		return;
 	finding_add(
 		build->findings, b->process->file, b->source->line, b->id,

@@ -98,7 +98,6 @@ static void refuse_later(const struct config_setting_t *group)
 		{"ack-mode", {"on-commit", "on-persist", "on-complete", NULL}},
 		{"busy", {"requeue", "reject", NULL}},
 		{"singleton", {NULL}},
-		{"broadcast", {NULL}},
 	};
 
 	for (size_t i = 0; i < ARRAY_LEN(only_default); i++) {
@@ -359,6 +358,7 @@ static void read_channel(struct reader *reader, const struct config_setting_t *g
 	read_format(reader, group, channel);
 	read_unmatched(group, channel);
 	read_refused(group, channel);
+	document_bool(group, "broadcast", false, &channel->broadcast);
 	channel->dead_letter = read_text(reader, group, "dead-letter", false);
 	channel->reply_channel = read_text(reader, group, "reply-channel", false);
 	refuse_other_direction(group, channel->direction);

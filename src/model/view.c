@@ -179,7 +179,7 @@ static void check_pair(struct make *make, const struct route *route, const struc
 		       const struct subscription *b)
 {
 	/* Inside one deployment it was checked when that was built. */
-	if (a->deployment == b->deployment ||
+	if (a->deployment == b->deployment || route->channel->broadcast ||
 	    !source_types_overlap(a->node->source, b->node->source))
 		return;
 	finding(make, CODE_INBOUND_AMBIGUOUS_HANDLER,

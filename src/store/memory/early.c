@@ -85,7 +85,8 @@ bool run_early_mark(struct tx *tx, struct segment_call *call)
 
 		if (!row || row->fields[KEPT_keeper].is_null || !str_equal(row->fields[KEPT_keeper].str, p[3].strs[i]))
 			continue;
-		tx_set(tx, TABLE_KEPT, row, KEPT_kind, field_str(STR("early")));
+		if (!str_equal(row->fields[KEPT_kind].str, STR("target")))
+			tx_set(tx, TABLE_KEPT, row, KEPT_kind, field_str(STR("early")));
 		tx_set(tx, TABLE_KEPT, row, KEPT_unmatched, param_field(&p[4], i));
 	}
 	return true;

@@ -84,7 +84,7 @@ const char sql_EARLY_DELETE[] =
 
 /* inbox_message_pkey, one probe an element; by ctid after that. Touches the keeper's rows only. */
 const char sql_EARLY_MARK[] =
-	"update sutra.inbox_message m set kind = 'early', unmatched_at = l.unmatched_at "
+	"update sutra.inbox_message m set kind = case when m.kind = 'target' then m.kind else 'early' end, unmatched_at = l.unmatched_at "
 	"from (select c.tid, u.unmatched_at from unnest($1::int8[], $2::text[], $3::uuid[], $4::text[], $5::timestamptz[]) "
 	"as u(ord, tenant, id, keeper, unmatched_at), "
 	"lateral (select i.ctid as tid from sutra.inbox_message i where i.id = u.id and i.tenant = u.tenant "

@@ -32,7 +32,7 @@ START_TEST(the_oldest_then_by_instance_then_by_token)
 
 			for (unsigned i = 0; i < resolve.wait_count; i++)
 				waits[(i + turn) % resolve.wait_count] = ordered[first + i];
-			best = correlate_choose(&correlation, &resolve);
+			best = correlate_oldest(&correlation, &resolve, NULL);
 			ck_assert_int_eq(best->created_us, ordered[first].created_us);
 			ck_assert_uint_eq(best->token, ordered[first].token);
 		}
@@ -49,11 +49,11 @@ START_TEST(a_wait_of_another_node_or_deployment_is_not_asked_for)
 	struct store_wait wait = wait_at(1, 1, 1);
 	struct store_resolve resolve = {.wait_keys = &key, .wait_key_count = 1, .waits = &wait, .wait_count = 1};
 
-	ck_assert_ptr_null(correlate_choose(&correlation, &resolve));
+	ck_assert_ptr_null(correlate_oldest(&correlation, &resolve, NULL));
 	deployment.id = STR("d");
-	ck_assert_ptr_eq(correlate_choose(&correlation, &resolve), &wait);
+	ck_assert_ptr_eq(correlate_oldest(&correlation, &resolve, NULL), &wait);
 	node.id = STR("V");
-	ck_assert_ptr_null(correlate_choose(&correlation, &resolve));
+	ck_assert_ptr_null(correlate_oldest(&correlation, &resolve, NULL));
 }
 END_TEST
 
