@@ -30,6 +30,19 @@ void bpmn_finding(struct bpmn_reader *reader, int line, enum code code, const ch
 #define bpmn_warning(reader, line, ...) \
 	bpmn_finding(reader, line, CODE_CONFIG_BPMN_SUSPICIOUS, __VA_ARGS__)
 
+/* bpmn_q.c: attributes of q: elements. Whether it is the q: element `name`. */
+bool bpmn_is_q(const struct element *el, const char *name);
+/* The value of an attribute, or STR_NONE after a finding. */
+struct str bpmn_required(struct bpmn_reader *reader, struct element *el, const char *name);
+bool bpmn_flag(struct bpmn_reader *reader, struct element *el, const char *name);
+/* NULL without the attribute; the second reports that. */
+const struct expression *bpmn_attribute(struct bpmn_reader *reader, struct element *el,
+					const char *name);
+const struct expression *bpmn_required_expression(struct bpmn_reader *reader, struct element *el,
+						  const char *name);
+/* Reports a name that expressions could not use; `what` it is to name. */
+void bpmn_check_name(struct bpmn_reader *reader, int line, const char *what, struct str name);
+
 /* The q: rules of a flow node, or of the process; reports what does not belong there. */
 void bpmn_read_node_rules(struct bpmn_reader *reader, struct node *node, struct element *el);
 /* What a node of its kind must have; `message`: it has a messageEventDefinition. */

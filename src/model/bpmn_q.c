@@ -39,13 +39,12 @@ static const char *const later[] = {
 	"data",
 };
 
-static bool is_q(const struct element *el, const char *name)
+bool bpmn_is_q(const struct element *el, const char *name)
 {
 	return el->q && str_equal(el->name, str_of(name));
 }
 
-/* Its value, or STR_NONE after a finding. */
-static struct str required(struct bpmn_reader *reader, struct element *el, const char *name)
+struct str bpmn_required(struct bpmn_reader *reader, struct element *el, const char *name)
 {
 	struct str value = element_attribute(el, name);
 
@@ -54,7 +53,7 @@ static struct str required(struct bpmn_reader *reader, struct element *el, const
 	return value.len ? value : STR_NONE;
 }
 
-static bool flag(struct bpmn_reader *reader, struct element *el, const char *name)
+bool bpmn_flag(struct bpmn_reader *reader, struct element *el, const char *name)
 {
 	struct str value = element_attribute(el, name);
 
@@ -67,26 +66,25 @@ static bool flag(struct bpmn_reader *reader, struct element *el, const char *nam
 	return false;
 }
 
-static const struct expression *expression(struct bpmn_reader *reader, struct element *el,
-					   const char *name)
+const struct expression *bpmn_attribute(struct bpmn_reader *reader, struct element *el,
+					const char *name)
 {
 	const struct attribute *attr = element_attribute_find(el, name);
 
 	return attr ? bpmn_expression(reader, EXPRESSION_VALUE, attr->value, attr->line) : NULL;
 }
 
-static const struct expression *required_expression(struct bpmn_reader *reader, struct element *el,
-						    const char *name)
+const struct expression *bpmn_required_expression(struct bpmn_reader *reader, struct element *el,
+						  const char *name)
 {
-	const struct expression *expr = expression(reader, el, name);
+	const struct expression *expr = bpmn_attribute(reader, el, name);
 
 	if (!expr)
 		bpmn_invalid(reader, el->line, "q:%.*s needs %s", STR_ARG(el->name), name);
 	return expr;
 }
 
-/* A name that expressions will see. */
-static void check_name(struct bpmn_reader *reader, int line, const char *what, struct str name)
+void bpmn_check_name(struct bpmn_reader *reader, int line, const char *what, struct str name)
 {
 	if (!name.ptr)
 		return; /* reported as missing */
@@ -107,11 +105,11 @@ static void read_validates(struct bpmn_reader *reader, struct source *source, st
 	for (struct element *child = el->first; child; child = child->next) {
 		struct validate_rule rule;
 
-		if (!is_q(child, "validate"))
+		if (!bpmn_is_q(child, "validate"))
 			continue;
 		child->used = true;
-		rule.expression = required_expression(reader, child, "expression");
-		rule.code = build_str(reader->build, required(reader, child, "code"));
+		rule.expression = bpmn_required_expression(reader, child, "expression");
+		rule.code = build_str(reader->build, bpmn_required(reader, child, "code"));
 		if (source->validate_count == BUILD_RULES_MAX) {
 			bpmn_invalid(reader, child->line, "a q:source holds at most %d q:validate",
 				     BUILD_RULES_MAX);
@@ -154,9 +152,9 @@ static void read_source(struct bpmn_reader *reader, struct node *node, struct el
 	}
 	node->source = source;
 	source->line = el->line;
-	source->channel = build_str(build, required(reader, el, "channel"));
+	source->channel = build_str(build, bpmn_required(reader, el, "channel"));
 	source->name = name.ptr ? build_str(build, name) : STR("payload");
-	check_name(reader, el->line, "source", source->name);
+	bpmn_check_name(reader, el->line, "source", source->name);
 	source->type_value = build_str(build, element_attribute(el, "messageTypeValue"));
 	source->type_pattern = build_str(build, element_attribute(el, "messageTypePattern"));
 	if (source->type_value.ptr && source->type_pattern.ptr)
@@ -170,7 +168,7 @@ static void read_source(struct bpmn_reader *reader, struct node *node, struct el
 			     BUILD_TYPE_MAX);
 		source->type_value = source->type_pattern = STR_NONE;
 	}
-	source->dedup_key = expression(reader, el, "dedupKey");
+	source->dedup_key = bpmn_attribute(reader, el, "dedupKey");
 	source->match = read_match(reader, node, el);
 	read_validates(reader, source, el);
 }
@@ -199,10 +197,10 @@ static void read_alias(struct bpmn_reader *reader, struct node *node, struct ele
 	struct build *build = reader->build;
 	struct str conflict = element_attribute(el, "onConflict");
 	struct alias_rule alias = {
-		.name = build_str(build, required(reader, el, "name")),
-		.expression = expression(reader, el, "expression"),
-		.value = expression(reader, el, "value"),
-		.unique = flag(reader, el, "unique"),
+		.name = build_str(build, bpmn_required(reader, el, "name")),
+		.expression = bpmn_attribute(reader, el, "expression"),
+		.value = bpmn_attribute(reader, el, "value"),
+		.unique = bpmn_flag(reader, el, "unique"),
 		.correlate = str_equal(conflict, STR("correlate")),
 		.line = el->line,
 	};
@@ -231,7 +229,7 @@ static void read_alias(struct bpmn_reader *reader, struct node *node, struct ele
 /* The body attribute, else the variable responseBody, which the process must then declare. */
 static const struct expression *read_body(struct bpmn_reader *reader, struct element *el)
 {
-	const struct expression *body = expression(reader, el, "body");
+	const struct expression *body = bpmn_attribute(reader, el, "body");
 	const struct process *process = reader->process;
 
 	if (body)
@@ -255,10 +253,10 @@ static void read_send(struct bpmn_reader *reader, struct node *node, struct elem
 
 	if (node->send)
 		bpmn_invalid(reader, el->line, "there is more than one q:send");
-	send->channel = build_str(build, required(reader, el, "channel"));
+	send->channel = build_str(build, bpmn_required(reader, el, "channel"));
 	send->body = read_body(reader, el);
 	send->content_type = build_str(build, element_attribute(el, "contentType"));
-	send->required = flag(reader, el, "required");
+	send->required = bpmn_flag(reader, el, "required");
 	node->send = send;
 }
 
@@ -278,8 +276,8 @@ static void read_header(struct bpmn_reader *reader, struct node *node, struct el
 {
 	struct build *build = reader->build;
 	struct header_rule header = {
-		.name = build_str(build, required(reader, el, "name")),
-		.value = required_expression(reader, el, "value"),
+		.name = build_str(build, bpmn_required(reader, el, "name")),
+		.value = bpmn_required_expression(reader, el, "value"),
 	};
 
 	for (size_t i = 0; i < header.name.len; i++)
@@ -307,8 +305,8 @@ static void read_param(struct bpmn_reader *reader, struct node *node, struct ele
 {
 	struct build *build = reader->build;
 	struct param_rule param = {
-		.name = build_str(build, required(reader, el, "name")),
-		.expression = required_expression(reader, el, "expression"),
+		.name = build_str(build, bpmn_required(reader, el, "name")),
+		.expression = bpmn_required_expression(reader, el, "expression"),
 		.line = el->line,
 	};
 
@@ -329,8 +327,8 @@ static void read_output(struct bpmn_reader *reader, struct node *node, struct el
 {
 	struct build *build = reader->build;
 	struct output_rule output = {
-		.variable = build_str(build, required(reader, el, "variable")),
-		.expression = required_expression(reader, el, "expression"),
+		.variable = build_str(build, bpmn_required(reader, el, "variable")),
+		.expression = bpmn_required_expression(reader, el, "expression"),
 		.line = el->line,
 	};
 
@@ -371,7 +369,7 @@ void bpmn_read_node_rules(struct bpmn_reader *reader, struct node *node, struct 
 
 	for (struct element *q = extensions ? extensions->first : NULL; q; q = q->next) {
 		for (size_t i = 0; i < ARRAY_LEN(rules); i++) {
-			if (!is_q(q, rules[i].name) || !(allowed & rules[i].needs))
+			if (!bpmn_is_q(q, rules[i].name) || !(allowed & rules[i].needs))
 				continue;
 			q->used = true;
 			rules[i].read(reader, node, q);
@@ -502,7 +500,7 @@ void bpmn_add_loop_variable(struct bpmn_reader *reader, int line, const struct n
 	};
 
 	if (node) {
-		check_name(reader, line, "variable", variable.name);
+		bpmn_check_name(reader, line, "variable", variable.name);
 		if (name_is_taken(reader->process, &variable))
 			bpmn_invalid(reader, line, "the variable \"%.*s\" is declared twice",
 				     STR_ARG(variable.name));
@@ -515,17 +513,17 @@ static void read_variable(struct bpmn_reader *reader, struct element *el, const 
 	struct process *process = reader->process;
 	struct build *build = reader->build;
 	struct variable variable = {
-		.name = build_str(build, required(reader, el, "name")),
+		.name = build_str(build, bpmn_required(reader, el, "name")),
 		.type = read_type(reader, el),
-		.source = expression(reader, el, "source"),
-		.sensitive = flag(reader, el, "sensitive"),
+		.source = bpmn_attribute(reader, el, "source"),
+		.sensitive = bpmn_flag(reader, el, "sensitive"),
 		.scope = node,
 		.line = el->line,
 	};
 
-	if (flag(reader, el, "transient"))
+	if (bpmn_flag(reader, el, "transient"))
 		bpmn_unsupported(reader, el->line, "transient variables are not supported yet");
-	check_name(reader, el->line, "variable", variable.name);
+	bpmn_check_name(reader, el->line, "variable", variable.name);
 	if (variable.name.ptr && name_is_taken(process, &variable))
 		bpmn_invalid(reader, el->line, "the variable \"%.*s\" is declared twice",
 			     STR_ARG(variable.name));
@@ -536,11 +534,11 @@ void bpmn_read_variables(struct bpmn_reader *reader, struct element *extensions,
 			 const struct node *node)
 {
 	for (struct element *q = extensions ? extensions->first : NULL; q; q = q->next) {
-		if (!is_q(q, "variables"))
+		if (!bpmn_is_q(q, "variables"))
 			continue;
 		q->used = true;
 		for (struct element *child = q->first; child; child = child->next) {
-			if (!is_q(child, "variable"))
+			if (!bpmn_is_q(child, "variable"))
 				continue;
 			child->used = true;
 			read_variable(reader, child, node);
@@ -566,11 +564,11 @@ void bpmn_read_process_rules(struct bpmn_reader *reader, struct element *el)
 	struct element *extensions = element_child(el, "extensionElements");
 
 	for (struct element *q = extensions ? extensions->first : NULL; q; q = q->next) {
-		if (is_q(q, "process")) {
+		if (bpmn_is_q(q, "process")) {
 			q->used = true;
-			reader->process->idempotent = flag(reader, q, "idempotent");
+			reader->process->idempotent = bpmn_flag(reader, q, "idempotent");
 		}
-		if (is_q(q, "onValidation"))
+		if (bpmn_is_q(q, "onValidation"))
 			only_default(reader, q, "mode", "reject");
 	}
 	bpmn_read_variables(reader, extensions, NULL);
@@ -579,7 +577,7 @@ void bpmn_read_process_rules(struct bpmn_reader *reader, struct element *el)
 static bool is_later(const struct element *el)
 {
 	for (size_t i = 0; i < ARRAY_LEN(later); i++)
-		if (is_q(el, later[i]))
+		if (bpmn_is_q(el, later[i]))
 			return true;
 	return false;
 }
