@@ -73,7 +73,7 @@ static void write_claim(struct admin_request *request, const struct why_instance
 			  "takes it over", STR_ARG(owner->str), (long long)held_s);
 }
 
-static void status_cause(const struct why_instance *why, struct buf *causes)
+static void status_cause(struct admin_request *request, const struct why_instance *why, struct buf *causes)
 {
 	enum instance_status status = (enum instance_status)rows_at(&why->row, 0, 4)->i;
 	struct why_cause cause = {WHY_DATABASE, "ended", CODE_NONE, "Nothing."};
@@ -86,7 +86,9 @@ static void status_cause(const struct why_instance *why, struct buf *causes)
 	if (status == INSTANCE_FAILED) {
 		cause.cause = "failed";
 		cause.code = code->is_null ? CODE_NONE : code_find(code->str);
-		cause.remedy = cause.code == CODE_NONE ? "It stays until somebody deals with it." : code_info(cause.code)->action;
+		cause.remedy = arena_printf(&request->arena, "%s Then `sutra instances restore`, or `sutra instances cancel`.",
+					    cause.code == CODE_NONE ? "It stays until somebody deals with it."
+								    : code_info(cause.code)->action);
 		why_cause(causes, &cause, "it FAILED%s%.*s: %.*s", why->inst && why->inst->failure_node.len ? " at " : "",
 			  STR_ARG(why->inst ? why->inst->failure_node : STR("")),
 			  STR_ARG(detail->is_null ? STR("") : detail->str));
@@ -180,7 +182,7 @@ static void outbox_cause(struct admin_request *request, struct buf *causes, cons
 		cause.remedy = "Nothing: it is sent in a moment. If it lasts, see whether the broker is reached.";
 	if (rows_at(rows, row, 11)->b) {
 		cause.cause = "poisoned";
-		cause.remedy = "Mend what the diagnostic says. The row stays until somebody deals with it; those behind it go on.";
+		cause.remedy = "Mend what the diagnostic says, then `sutra outbox retry`. The row stays until then; those behind it go on.";
 		state = "poisoned";
 	}
 	why_cause(causes, &cause, "%u message%s to channel %.*s not sent yet: the first is %s, failed attempts: %lld%s%.*s",
@@ -306,7 +308,7 @@ static void instance_answer(struct admin_request *request)
 	json_time_field(out, "endedAt", rows_at(&why->row, 0, 7));
 	json_text_field(out, "code", rows_at(&why->row, 0, 8));
 	json_text_field(out, "detail", rows_at(&why->row, 0, 9));
-	status_cause(why, &causes);
+	status_cause(request, why, &causes);
 	write_claim(request, why, &causes);
 	write_deliveries(request, why, &causes);
 	write_kept(request, why, &causes);

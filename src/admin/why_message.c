@@ -107,13 +107,15 @@ static void effect_cause(struct buf *causes, const struct why_message *why)
 		  id_is_none(why->instance) ? "" : id_format(why->instance, id));
 }
 
-static void dead_cause(struct buf *causes, const struct why_message *why)
+static void dead_cause(struct admin_request *request, struct buf *causes, const struct why_message *why)
 {
 	struct str code = rows_at(why->dead, why->dead_row, 6)->str, detail = rows_at(why->dead, why->dead_row, 7)->str;
 	struct why_cause cause = {WHY_DATABASE, "dead-letter", code_find(code), NULL};
+	char id[ID_TEXT_SIZE];
 
-	cause.remedy = cause.code == CODE_NONE ? "Look at it: /admin/dead-letters/ID shows headers and payload."
-					       : code_info(cause.code)->action;
+	id_format(rows_at(why->dead, why->dead_row, 0)->id, id);
+	cause.remedy = arena_printf(&request->arena, "%s `sutra dead-letters show %s` has all of it, `sutra dead-letters replay %s` sends it "
+				    "through intake again.", cause.code == CODE_NONE ? "" : code_info(cause.code)->action, id, id);
 	why_cause(causes, &cause, "it was dead-lettered: %.*s", STR_ARG(detail));
 }
 
@@ -192,7 +194,7 @@ static void message_answer(struct admin_request *request)
 		kept_cause(request, &causes, why, kept);
 	write_deliveries(request, &causes, why);
 	if (why->dead && !why->had_effect)
-		dead_cause(&causes, why);
+		dead_cause(request, &causes, why);
 	if (strcmp(state, "unknown") == 0)
 		unknown_cause(&causes, why);
 	why_close(request, &causes);
