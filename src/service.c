@@ -430,6 +430,8 @@ static void service_channel_read(void *user, uint32_t index, struct admin_channe
 	out->dropped = load(stats->dropped);
 	out->requeued = load(stats->requeued);
 	out->persisted = load(stats->persisted);
+	out->early = load(stats->early);
+	out->gone = load(stats->gone);
 	out->held = load(stats->held);
 	out->unsettled = load(stats->unsettled);
 	out->kept = load(stats->kept);

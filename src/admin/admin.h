@@ -25,7 +25,7 @@ struct admin_channel {
 	char detail[300];
 	bool consuming;
 	bool at_bounds; /* of holds, which `detail` says too */
-	uint64_t received, committed, duplicate, refused, rejected, unmatched, unavailable, dropped, requeued, persisted;
+	uint64_t received, committed, duplicate, refused, rejected, unmatched, unavailable, dropped, requeued, persisted, early, gone;
 	uint64_t held, unsettled;
 	uint64_t kept; /* by the database, for this replica */
 	double oldest_held_seconds;

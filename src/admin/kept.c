@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Messages that the database keeps because a hold came to its bounds. Their ids are made in order of time, so the list goes from
+ * Messages that the database keeps: because a hold came to its bounds, because nobody waits for them yet, for one of several targets,
+ * or to replay a dead letter. Their ids are made in order of time, so the list goes from
  * the oldest to the newest of each replica.
  */
 #include "admin/why.h"

@@ -72,6 +72,8 @@ void admin_channels(struct admin_request *request)
 		json_int(out, "unavailable", (int64_t)c.unavailable);
 		json_int(out, "requeued", (int64_t)c.requeued);
 		json_int(out, "persisted", (int64_t)c.persisted);
+		json_int(out, "early", (int64_t)c.early);
+		json_int(out, "gone", (int64_t)c.gone);
 		json_close(out, '}');
 		json_int(out, "held", (int64_t)c.held);
 		json_int(out, "kept", (int64_t)c.kept);

@@ -160,6 +160,7 @@ static void channel_outcomes(struct buf *out, const struct admin_channel *c)
 		{"rejected", c->rejected},   {"unmatched", c->unmatched},
 		{"dropped", c->dropped},     {"unavailable", c->unavailable},
 		{"requeued", c->requeued},   {"persisted", c->persisted},
+		{"early", c->early},	     {"gone", c->gone},
 	};
 
 	for (size_t i = 0; i < ARRAY_LEN(outcomes); i++) {

@@ -119,10 +119,20 @@ static void dead_cause(struct admin_request *request, struct buf *causes, const 
 	why_cause(causes, &cause, "it was dead-lettered: %.*s", STR_ARG(detail));
 }
 
+static const char *kept_why(struct str kind)
+{
+	if (str_equal(kind, STR("early")))
+		return "it has come early, nobody waits for it yet";
+	if (str_equal(kind, STR("target")))
+		return "it is for one of several targets, which have theirs one by one";
+	return str_equal(kind, STR("replay")) ? "it is the replay of a dead letter" : "it was held too long";
+}
+
 static void kept_cause(struct admin_request *request, struct buf *causes, const struct why_message *why,
 		       const struct rows *rows)
 {
 	const struct field *keeper = rows_at(rows, (uint32_t)why->kept, 6);
+	struct str kind = rows_at(rows, (uint32_t)why->kept, 3)->str;
 	int64_t seconds = why_seconds_since(request, rows_at(rows, (uint32_t)why->kept, 8)->i);
 	struct why_cause cause = {WHY_DATABASE, "kept", CODE_NONE,
 				  "Nothing: it runs from there, in order. If it lasts, `sutra why message` of the first of its key "
@@ -130,7 +140,10 @@ static void kept_cause(struct admin_request *request, struct buf *causes, const 
 
 	if (keeper->is_null)
 		cause.remedy = "Nothing: a replica that consumes the channel takes it over within seconds. Start one if none does.";
-	why_cause(causes, &cause, "it was held too long: the database keeps it, for %lld s, %s%.*s; %u of its key before it",
+	if (str_equal(kind, STR("early")))
+		cause.remedy = "Check the value, and where its instance stands: /admin/instances?alias=NAME:VALUE. It is taken as soon as "
+			       "an instance comes to wait for it; its keeper says what it looks for, and until when.";
+	why_cause(causes, &cause, "%s: the database keeps it, for %lld s, %s%.*s; %u of its key before it", kept_why(kind),
 		  (long long)seconds, keeper->is_null ? "for no replica" : "for replica ",
 		  STR_ARG(keeper->is_null ? STR("") : keeper->str), why->kept_ahead);
 }

@@ -115,18 +115,28 @@ static bool key_is_asked(const struct inspection *ask, struct id key)
 	return false;
 }
 
-/* Of a place the request is unloaded with its message; what may wake it stays. */
+/* Of a place the request is unloaded with its message; what an early message looks for stays. */
+static const struct looked_for *looked_for_of(const struct delivery *dlv, uint32_t *count)
+{
+	const struct place_early *early = dlv->is_place ? container_of(dlv, const struct place, dlv)->early : NULL;
+
+	*count = early ? early->looked_for_count : dlv->is_place ? 0 : dlv->request.looked_for_count;
+	return early ? early->looked_for : dlv->request.looked_for;
+}
+
 static bool looks_for(const struct delivery *dlv, const struct inspection *ask)
 {
 	const struct lane_request *request = &dlv->request;
+	const struct looked_for *looked_for;
+	uint32_t count;
 
-	if (dlv->is_place || !request->message)
+	if (!dlv->is_place && !request->message)
 		return false;
-	for (uint32_t i = 0; i < request->looked_for_count; i++)
-		if (key_is_asked(ask, store_alias_key(request->tenant, request->looked_for[i].name,
-						      request->looked_for[i].value)))
+	looked_for = looked_for_of(dlv, &count);
+	for (uint32_t i = 0; i < count; i++)
+		if (key_is_asked(ask, store_alias_key(request->tenant, looked_for[i].name, looked_for[i].value)))
 			return true;
-	return !id_is_none(request->order_key) && key_is_asked(ask, request->order_key);
+	return !dlv->is_place && !id_is_none(request->order_key) && key_is_asked(ask, request->order_key);
 }
 
 static bool is_for_instance(const struct delivery *dlv, const struct inspection *ask)
@@ -211,15 +221,16 @@ static bool refused_by_instance(const struct delivery *dlv)
 
 static void copy_looked_for(const struct delivery *dlv, struct arena *arena, struct inspected *out)
 {
-	const struct lane_request *request = &dlv->request;
+	const struct looked_for *looked_for = looked_for_of(dlv, &out->looked_for_count);
 
-	if (dlv->is_place || request->answer != ANSWER_UNMATCHED)
+	if (dlv->request.answer != ANSWER_UNMATCHED) {
+		out->looked_for_count = 0;
 		return;
-	out->looked_for = arena_alloc(arena, (request->looked_for_count + 1) * sizeof(*out->looked_for));
-	out->looked_for_count = request->looked_for_count;
-	for (uint32_t i = 0; i < request->looked_for_count; i++)
-		out->looked_for[i] = (struct inspected_alias){copy_text(arena, request->looked_for[i].name),
-							      copy_text(arena, request->looked_for[i].value)};
+	}
+	out->looked_for = arena_alloc(arena, (out->looked_for_count + 1) * sizeof(*out->looked_for));
+	for (uint32_t i = 0; i < out->looked_for_count; i++)
+		out->looked_for[i] = (struct inspected_alias){copy_text(arena, looked_for[i].name),
+							      copy_text(arena, looked_for[i].value)};
 }
 
 /* What the last try came to. */
