@@ -159,6 +159,86 @@ START_TEST(recursion_in_c_is_an_error)
 }
 END_TEST
 
+/* Comparisons that lie, change their mind, fail, or change what is sorted: some order, always the same, and nothing lost. */
+START_TEST(sorting_bears_any_comparison)
+{
+	static const char *const comparisons[] = {
+		"function() return true end",
+		"function() return false end",
+		"function(a, b) n = n + 1 return n % 3 == 0 end",
+		"function(a, b) return a ~= b end",
+		"function(a, b) return (a - b) % 3 == 1 end",
+		"function(a, b) return 0 / 0 < a end",
+		"function(a, b) t[1 + a % 50] = t[1 + b % 50] t[60] = nil return a < b end",
+		"function(a, b) if #t > 3 then table.sort({b, a}) end return a > b end",
+		"function(a, b) return null end",
+	};
+	struct bench b;
+
+	bench_open(&b, counted);
+	for (size_t i = 0; i < ARRAY_LEN(comparisons); i++) {
+		char source[512];
+
+		snprintf(source, sizeof(source),
+			 "local n, t = 0, {} for i = 1, 50 do t[i] = i * 7919 %% 50 end\n"
+			 "table.sort(t, %s)\n"
+			 "local seen = {} for _, v in ipairs(t) do seen[v] = true end\n"
+			 "total = {#t == 50, len(keys(seen)) == 50} other = t",
+			 comparisons[i]);
+		for (int round = 0; round < 2; round++) {
+			msgpack_object out, again;
+
+			ck_assert_msg(bench_eval(&b, EXPRESSION_SCRIPT, source, &out) == RESULT_OK,
+				      "%s: %s", comparisons[i], b.err.text);
+			ck_assert(value_get(&out, STR("total"))->via.array.ptr[0].via.boolean);
+			/* One that writes into the table it sorts may well lose some. */
+			ck_assert_msg(strstr(comparisons[i], "t[1") ||
+					      value_get(&out, STR("total"))->via.array.ptr[1].via.boolean,
+				      "%s", comparisons[i]);
+			ck_assert_int_eq(bench_eval(&b, EXPRESSION_SCRIPT, source, &again), RESULT_OK);
+			ck_assert(value_equal(&out, &again));
+		}
+	}
+	RUN_FAILS(&b, "local t = {3, 2, 1} table.sort(t, function() error('no order') end)",
+		  "no order");
+	BREACHES(&b,
+		 "local t = {} for i = 1, 99 do t[i] = i end pcall(table.sort, t, function(a, b) "
+		 "pcall(function() while true do end end) return a < b end) total = 1",
+		 "instructions");
+	bench_close(&b);
+}
+END_TEST
+
+/* Source that nests for ever is found at load, and ends neither the check nor the process. */
+START_TEST(deep_source_is_found)
+{
+	static const char *const open[] = {"(",  "{",     "not ", "- ",
+					   "f(", "x and (", "'a' .. ", "function() return "};
+	static const struct str names[] = {{"f", 1}, {"x", 1}};
+
+	for (size_t i = 0; i < ARRAY_LEN(open); i++) {
+		struct expression_limits limits = counted;
+		struct expression expr = {.kind = EXPRESSION_VALUE, .file = "f", .line = 1};
+		struct expression *items[] = {&expr};
+		struct expression_set set = {items, 1};
+		struct expression_finding finding;
+		struct expression_state *state = expression_state_new(&limits);
+		struct buf source = BUF_INIT;
+		struct error err = ERROR_INIT;
+
+		for (int n = 0; n < 20000; n++)
+			buf_add_text(&source, open[i]);
+		buf_add_text(&source, "1");
+		expr.source = buf_str(&source);
+		ck_assert_msg(expression_check(&expr, names, 2, NULL, 0, &finding, 1) > 0, "%s",
+			      open[i]);
+		ck_assert_int_eq(expression_state_load(state, &set, &err), RESULT_FATAL);
+		expression_state_free(&state);
+		buf_done(&source);
+	}
+}
+END_TEST
+
 static int64_t ticks;
 
 static int64_t cpu_ticks(void)
@@ -366,7 +446,8 @@ static Suite *limits_suite(void)
 
 	tcase_set_timeout(tcase, 120);
 	TEST_ADD_ALL(tcase, steps_are_bounded, ordinary_work_fits, live_memory_is_bounded,
-		     memory_in_total_is_bounded, recursion_in_c_is_an_error, cpu_time_is_bounded,
+		     memory_in_total_is_bounded, recursion_in_c_is_an_error, sorting_bears_any_comparison,
+		     deep_source_is_found, cpu_time_is_bounded,
 		     the_real_clock_works_too, any_refusal_is_a_breach_and_no_more,
 		     history_does_not_change_the_verdict, every_state_gives_the_same,
 		     many_evaluations_leave_nothing);

@@ -83,6 +83,14 @@ START_TEST(values_are_exact)
 		{"payload.big", "9223372036854775807"},
 		{"payload.low", "-9223372036854775808"},
 		{"payload.big - 1", "9223372036854775806"},
+		{"9007199254740993", "9007199254740993"},
+		{"9007199254740992 + 1", "9007199254740993"},
+		{"9007199254740993 == 9007199254740992.0", "false"},
+		{"payload.big // 2 * 2 + 1", "9223372036854775807"},
+		{"json.decode('9007199254740993')", "9007199254740993"},
+		{"tostring(9007199254740993)", "\"9007199254740993\""},
+		{"payload.big + 1", "-9223372036854775808"},
+		{"payload.low // -1", "-9223372036854775808"},
 		{"payload.pi", "3.141592653589793"},
 		{"payload.one", "1.0"},
 		{"{payload.one, payload.big, payload.items}",
@@ -226,6 +234,8 @@ START_TEST(tables_become_values)
 	bench_rows(rows, ARRAY_LEN(rows));
 	bench_open(&b, EXPRESSION_LIMITS_DEFAULT);
 	FAILS(&b, "{1, a = 2}", "both string and integer keys");
+	FAILS(&b, "{x = {{y = {1, a = 2}}}}", "both string and integer keys");
+	FAILS(&b, "{a = 1, null}", "both string and integer keys");
 	FAILS(&b, "{1, nil, 3}", "holes");
 	FAILS(&b, "{[2] = 1}", "holes");
 	FAILS(&b, "{[0] = 1}", "holes");
