@@ -12,6 +12,8 @@
 #include <time.h>
 
 #define DAY_S INT64_C(86400)
+#define FIRST_S INT64_C(-62135596800) /* 0001-01-01T00:00:00Z */
+#define LAST_S  INT64_C(253402300799)  /* 9999-12-31T23:59:59Z */
 
 static int64_t clock_us(clockid_t clock)
 {
@@ -167,7 +169,7 @@ static int days_in_month(int year, int month)
 bool time_parse(struct str text, int64_t *wall_us)
 {
 	int year, month, day, hour, minute, second;
-	int64_t fraction_us, offset_s;
+	int64_t fraction_us, offset_s, wall_s;
 	struct str s = text;
 
 	if (!take_number(&s, 4, '-', &year) || !take_number(&s, 2, '-', &month) ||
@@ -183,8 +185,10 @@ bool time_parse(struct str text, int64_t *wall_us)
 	if (year < 1 || month < 1 || month > 12 || day < 1 || day > days_in_month(year, month) || hour > 23 ||
 	    minute > 59 || second > 60)
 		return false;
-	*wall_us = (days_of_date(year, month, day) * DAY_S + hour * 3600 + minute * 60 + second - offset_s) *
-			   US_PER_S +
-		   fraction_us;
+	wall_s = days_of_date(year, month, day) * DAY_S + hour * 3600 + minute * 60 + second - offset_s;
+	/* An offset or a leap second may lead out of the years that a text can say. */
+	if (wall_s < FIRST_S || wall_s > LAST_S)
+		return false;
+	*wall_us = wall_s * US_PER_S + fraction_us;
 	return true;
 }

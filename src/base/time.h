@@ -22,7 +22,7 @@ uint64_t time_random(void);
 #define TIME_TEXT_SIZE 32
 /* "2026-11-30T12:00:00.123456Z"; a fraction of zero is left out. Returns `text`. */
 char *time_format(int64_t wall_us, char text[static TIME_TEXT_SIZE]);
-/* RFC 3339 with any offset; false if not so. */
+/* RFC 3339 with any offset, years 1 to 9999 of UTC; false if not so. */
 bool time_parse(struct str text, int64_t *wall_us) MUST_CHECK;
 
 #endif
