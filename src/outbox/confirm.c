@@ -5,7 +5,7 @@
  *
  * A confirmed row leaves its group at once, so the next of the group need not wait for the delete. In the same segment as
  * the deletes the heads of groups that are now empty in memory are claimed: rows that another replica, or a step that met
- * a foreign row, left unclaimed behind ours.
+ * a foreign row, left unclaimed behind ours. If there is no room for them they are left to the scans, which are told of them.
  */
 #include "base/fault.h"
 #include "base/time.h"
@@ -21,7 +21,7 @@ static void outbox_deleted(struct task *task)
 
 	fault(FAULT_outbox_delete_after);
 	if (ok) {
-		if (query->query.segment.call_count > 1)
+		if (query->calls[1].statement == STATEMENT_OUTBOX_CLAIM_NEXT && query->query.segment.call_count > 1)
 			outbox_rows_take(outbox, &query->calls[1].rows, query->asked_us);
 		list_for_each(&query->entries, pos, tmp)
 			outbox_entry_free(list_entry(pos, struct outbox_entry, batch_link));
@@ -76,10 +76,10 @@ void outbox_delete_more(struct outbox *outbox)
 	outbox_query_begin(query);
 	entries = outbox_sorted(query, &outbox->deleting, DELETE_MOST, &count);
 	outbox_query_call(query, 0, STATEMENT_OUTBOX_DELETE, outbox_key_columns(query, entries, count, 0));
-	next = outbox->stopping || outbox->entry_count >= outbox->settings.window_max_rows
-		       ? NULL
-		       : outbox_next_columns(query, entries, count);
-	if (next)
+	next = outbox_next_columns(query, entries, count);
+	if (next && (outbox->stopping || outbox->entry_count >= outbox->settings.window_max_rows))
+		outbox_query_call(query, calls++, STATEMENT_OUTBOX_FREE_NEXT, next);
+	else if (next)
 		outbox_query_call(query, calls++, STATEMENT_OUTBOX_CLAIM_NEXT, next);
 	outbox_query_send(query, calls, false, true, false, outbox_deleted);
 }

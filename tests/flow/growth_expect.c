@@ -82,6 +82,7 @@ static const struct growth_expectation expectations[STATEMENT_COUNT] = {
 	[STATEMENT_OUTBOX_DELETE] = {.index = {"outbox_entry_pkey"}, .args = {ROW, "'live'"}},
 	[STATEMENT_OUTBOX_CLAIM_NEXT] = {.index = {"outbox_entry_pkey"},
 					 .args = {"growth_tenant(m + 1)", "growth_id(m + 1)", "'c'", "'boot'"}},
+	[STATEMENT_OUTBOX_FREE_NEXT] = {.index = {"outbox_entry_pkey"}, .args = {T, ID, "'c'"}},
 	[STATEMENT_OUTBOX_FAIL] = {.index = {"outbox_entry_pkey"},
 				   .args = {ROW, "1", "1000", "null", "false", "false", "'live'"}},
 	[STATEMENT_OUTBOX_RENEW] = {.index = {"outbox_entry_pkey"}, .args = {ROW, "'live'"}},

@@ -39,6 +39,10 @@ static const char load_first[] =
 	"next_attempt_at, poisoned, claim_owner, claimed_at, body) select public.growth_id(m), 'c', 1, 0, public.growth_tenant(m), "
 	"public.growth_key('o', m), 'd0', true, now(), now() - m * interval '1 ms', m % 20 = 10, case when m % 2 = 1 then 'live' end, "
 	"case when m % 2 = 1 then now() end, decode(repeat(md5(m::text), 8), 'hex') from generate_series(1, " RARE ") m; "
+	/* Behind the claimed ones. */
+	"insert into sutra.outbox_entry (instance_id, channel, version, ordinal, tenant, id, deployment_id, required, behind, created_at, "
+	"next_attempt_at, body) select public.growth_id(m), 'c', 1, 1, public.growth_tenant(m), public.growth_key('q', m), 'd0', true, "
+	"true, now(), now() - interval '1 hour', decode(repeat(md5(m::text), 8), 'hex') from generate_series(1, " RARE ", 2) m; "
 	"insert into sutra.dead_letter (id, tenant, channel, event_id, code, created_at, payload) select public.growth_id(m), "
 	"public.growth_tenant(m), 'c', 'e' || m, 'SUTRA.X', now() - m * interval '1 min', decode(repeat(md5(m::text), 8), 'hex') "
 	"from generate_series(1, " RARE ") m; "

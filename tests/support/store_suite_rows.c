@@ -47,6 +47,12 @@ static const struct rows *next_row(uint32_t n, const char *owner)
 			 "out", owner);
 }
 
+/* As a publisher does that has no room for what stands behind a row of its own. */
+static void free_next(void)
+{
+	rig_query(&suite_rig, ",a,", true, STATEMENT_OUTBOX_FREE_NEXT, "a", test_id(1), "out");
+}
+
 static void row_delete(uint32_t n, int64_t ordinal, const char *owner)
 {
 	rig_query(&suite_rig, ",a,", true, STATEMENT_OUTBOX_DELETE, "a", test_id(n), "out",
@@ -109,6 +115,7 @@ START_TEST(outbox_row_behind_another_owner_is_not_claimed)
 	row_delete(1, 0, "boot-2");
 	ck_assert_uint_eq(scan("boot-2", LIMIT)->row_count, 0);
 	row_delete(1, 0, "boot-1");
+	free_next();
 	ck_assert_uint_eq(scan("boot-2", LIMIT)->row_count, 1);
 }
 END_TEST
@@ -143,15 +150,19 @@ START_TEST(outbox_rows_in_flight_are_not_forgotten)
 	row_is(STATEMENT_OUTBOX_RELEASE, 2);
 	ck_assert(!sends_claimed(6));
 	ck_assert(!sends_claimed(7));
+	free_next();
 	ck_assert_uint_eq(scan("boot-1", LIMIT)->row_count, 1);
 	for (int64_t version = 2; version <= 5; version++)
 		row_is(STATEMENT_OUTBOX_DELETE, version);
 	/* 6 stands there, and nobody's. */
 	ck_assert(!sends_claimed(8));
+	free_next();
 	ck_assert_uint_eq(scan("boot-1", LIMIT)->row_count, 1);
 	row_is(STATEMENT_OUTBOX_DELETE, 6);
+	free_next();
 	ck_assert_uint_eq(scan("boot-1", LIMIT)->row_count, 1);
 	row_is(STATEMENT_OUTBOX_DELETE, 7);
+	free_next();
 	ck_assert_uint_eq(scan("boot-1", LIMIT)->row_count, 1);
 	row_is(STATEMENT_OUTBOX_DELETE, 8);
 	ck_assert(sends_claimed(9));
@@ -347,6 +358,37 @@ START_TEST(outbox_row_is_armed_again)
 	ck_assert_int_eq(rows_at(rows, 0, 4)->i, 0);
 	ck_assert_int_eq(rows_at(load("a", 1, 0, "boot-2"), 0, 15)->i, 0);
 	check_counts(2, 1, 0);
+}
+END_TEST
+
+/* Whoever was to free it is gone. */
+START_TEST(outbox_row_behind_another_is_found_by_the_sweep)
+{
+	struct store_commit commit;
+	const struct rows *rows;
+
+	given_rows("a", 1, 1);
+	suite_reopen(suite_settings_now(60000, "boot-2"));
+	ck_assert_int_eq(suite_claim("a", 1, "lane-1"), STORE_OK);
+	rig_resume(&suite_rig, &commit, "a", test_id(1), "lane-1", 1);
+	for (int i = 0; i < 3; i++)
+		commit_send(&suite_rig, &commit, "out", "behind");
+	ck_assert_int_eq(rig_run(&suite_rig, &commit.base), STORE_OK);
+	check_counts(3, 1, 0);
+	ck_assert_uint_eq(scan("boot-2", LIMIT)->row_count, 0);
+	row_delete(1, 0, "boot-1");
+	check_counts(3, 0, 0);
+	ck_assert_uint_eq(scan("boot-2", LIMIT)->row_count, 1);
+	check_counts(2, 1, 0);
+	ck_assert_uint_eq(scan("boot-2", LIMIT)->row_count, 0);
+	/* A page that begins in the middle of the group. */
+	rig_query(&suite_rig, ",a,", true, STATEMENT_OUTBOX_DELETE, "a", test_id(1), "out", INT64_C(2), INT64_C(0), "boot-2");
+	rig_query(&suite_rig, NULL, true, STATEMENT_OUTBOX_SWEEP, test_id(1), "out", INT64_C(2), INT64_C(1), LIMIT, INT64_C(60000));
+	check_counts(2, 0, 0);
+	rows = scan("boot-2", LIMIT);
+	ck_assert_uint_eq(rows->row_count, 1);
+	ck_assert_int_eq(rows_at(rows, 0, 4)->i, 1);
+	check_counts(1, 1, 0);
 }
 END_TEST
 
@@ -717,6 +759,7 @@ void store_suite_rows_add(TCase *outbox, TCase *background)
 		     outbox_without_an_owner_is_scanned, outbox_scan_goes_round_the_tenants,
 		     outbox_failure_waits_holds_back_and_poisons,
 		     outbox_poisoned_head_holds_back_nobody, outbox_row_is_armed_again,
+		     outbox_row_behind_another_is_found_by_the_sweep,
 		     outbox_stamps_are_renewed_released_and_swept,
 		     outbox_scan_does_not_read_what_waits_behind);
 	TEST_ADD_ALL(background, lease_has_one_holder_and_a_growing_term,

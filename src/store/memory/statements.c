@@ -897,6 +897,7 @@ static bool (*const runs[STATEMENT_COUNT])(struct tx *tx, struct segment_call *c
 	[STATEMENT_OUTBOX_LOAD] = run_outbox_load,
 	[STATEMENT_OUTBOX_DELETE] = run_outbox_delete,
 	[STATEMENT_OUTBOX_CLAIM_NEXT] = run_outbox_claim_next,
+	[STATEMENT_OUTBOX_FREE_NEXT] = run_outbox_free_next,
 	[STATEMENT_OUTBOX_FAIL] = run_outbox_fail,
 	[STATEMENT_OUTBOX_RENEW] = run_outbox_renew,
 	[STATEMENT_OUTBOX_RELEASE] = run_outbox_release,

@@ -37,6 +37,7 @@ bool run_outbox_sweep(struct tx *tx, struct segment_call *call);
 bool run_outbox_load(struct tx *tx, struct segment_call *call);
 bool run_outbox_delete(struct tx *tx, struct segment_call *call);
 bool run_outbox_claim_next(struct tx *tx, struct segment_call *call);
+bool run_outbox_free_next(struct tx *tx, struct segment_call *call);
 bool run_outbox_fail(struct tx *tx, struct segment_call *call);
 bool run_outbox_renew(struct tx *tx, struct segment_call *call);
 bool run_outbox_release(struct tx *tx, struct segment_call *call);

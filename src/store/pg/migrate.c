@@ -214,7 +214,7 @@ static const char *const scan_grants[] = {
 	("select (ctid, id, tenant, deployment_id, status, ended_at, claim_at, claim_owner), update (claim_at, claim_owner) "
 	 "on sutra.instance"),
 	("select (ctid, instance_id, channel, version, ordinal, tenant, deployment_id, created_at, next_attempt_at, poisoned, "
-	 "claimed_at, claim_owner), update (claimed_at, claim_owner) on sutra.outbox_entry"),
+	 "behind, claimed_at, claim_owner), update (behind, claimed_at, claim_owner) on sutra.outbox_entry"),
 	"select (ctid, key, tenant, created_at), delete on sutra.inbox",
 	"select (tenant, channel, place, keeper, seq, created_at) on sutra.inbox_message",
 	"select (ctid, created_at), delete on sutra.dead_letter",

@@ -150,8 +150,9 @@ const char sql_INSTANCE_INSERT[] =
 	GATE("exists", "$1, $3", "id");
 
 /*
- * outbox_entry_pkey: two probes a row for what stands before it in its group, from the floor on, and one insert. A row of the same call
- * stands before another only if it is claimed itself, or has before it what keeps the other unclaimed too.
+ * outbox_entry_pkey: two probes a row for what stands before it in its group, from the floor on, and one insert; a third probe for one
+ * that is not claimed. A row of the same call stands before another only if it is claimed itself, or has before it what keeps the other
+ * unclaimed too.
  */
 #define OUTBOX_COLUMNS \
 	"tenant, instance_id, channel, version, ordinal, id, deployment_id, connection, destination, correlation, record_key, " \
@@ -160,15 +161,16 @@ const char sql_INSTANCE_INSERT[] =
 	"from sutra.outbox_entry e where e.instance_id = u.instance_id and e.channel = u.channel and e.version >= u.floor " \
 	"and (e.version, e.ordinal) < (u.version, u.ordinal) "
 #define OUTBOX_ROWS \
-	"with c as materialized (select u.*, l.claimed, coalesce((select e.version " OUTBOX_EARLIER_ROWS \
+	"with c as materialized (select u.*, l.claimed, case when l.claimed then false else (select true " OUTBOX_EARLIER_ROWS \
+	"and not e.poisoned limit 1) is not null end as behind, coalesce((select e.version " OUTBOX_EARLIER_ROWS \
 	"order by e.version, e.ordinal limit 1), u.version) as first " \
 	"from unnest($1::int8[], $2::text[], $3::uuid[], $4::text[], $5::int8[], $6::int8[], $7::uuid[], $8::text[], $9::text[], " \
 	"$10::text[], $11::bytea[], $12::bytea[], $13::bytea[], $14::text[], $15::bytea[], $16::bool[], $17::int8[]) " \
 	"as u(ord, " OUTBOX_COLUMNS ", floor), " \
 	"lateral (select $18::text is not null and not exists (select " OUTBOX_EARLIER_ROWS \
 	"and not e.poisoned and e.claim_owner is distinct from $18::text) as claimed offset 0) l), " \
-	"w as (insert into sutra.outbox_entry (" OUTBOX_COLUMNS ", created_at, next_attempt_at, claimed_at, claim_owner) " \
-	"select " OUTBOX_COLUMNS ", now(), now(), case when claimed then now() end, case when claimed then $18::text end from c "
+	"w as (insert into sutra.outbox_entry (" OUTBOX_COLUMNS ", behind, created_at, next_attempt_at, claimed_at, claim_owner) " \
+	"select " OUTBOX_COLUMNS ", behind, now(), now(), case when claimed then now() end, case when claimed then $18::text end from c "
 
 /* What is left out by a conflict is not answered. */
 const char sql_OUTBOX_INSERT[] =

@@ -19,28 +19,29 @@
 #define OUTBOX_OWN(lock) \
 	"lateral (select e.ctid from sutra.outbox_entry e where e.instance_id = u.instance_id and e.channel = u.channel " \
 	"and e.version = u.version and e.ordinal = u.ordinal and e.tenant = u.tenant and e.claim_owner = $6::text " lock ") d "
-/* Whether `o` is the first of its group. No `not exists`, which may become a join that reads the whole index for each row. */
-#define OUTBOX_FIRST \
-	"(select e.ordinal from sutra.outbox_entry e where e.instance_id = o.instance_id and e.channel = o.channel " \
-	"and (e.version, e.ordinal) < (o.version, o.ordinal) and not e.poisoned limit 1) is null"
+/* Whether `row` is the first of its group. No `not exists`, which may become a join that reads the whole index for each row. */
+#define OUTBOX_FIRST(row) \
+	"(select f.ordinal from sutra.outbox_entry f where f.instance_id = " row ".instance_id and f.channel = " row ".channel " \
+	"and (f.version, f.ordinal) < (" row ".version, " row ".ordinal) and not f.poisoned limit 1) is null"
 
 /* --- outbox --- */
 
 /*
  * outbox_entry_due: the tenants that have something unclaimed, by a jump each; then of each tenant its oldest due heads, with one
- * probe of outbox_entry_pkey a row for "head". Few tenants may fill the page; many get the share of each and a little
- * more. Stamps them, skipping what is locked.
+ * probe of outbox_entry_pkey a row for "head". What stands behind another of its group is not in the index, where that was known; for
+ * while a broker is away most rows do. Few tenants may fill the page; many get the share of each and a little more. Stamps them,
+ * skipping what is locked.
  */
 const char sql_OUTBOX_SCAN[] =
 	"with recursive t as ("
-	"(select tenant from sutra.outbox_entry where claim_owner is null and not poisoned order by tenant limit 1) "
-	"union all select (select o.tenant from sutra.outbox_entry o where o.claim_owner is null and not o.poisoned "
+	"(select tenant from sutra.outbox_entry where claim_owner is null and not poisoned and not behind order by tenant limit 1) "
+	"union all select (select o.tenant from sutra.outbox_entry o where o.claim_owner is null and not o.poisoned and not o.behind "
 	"and o.tenant > t.tenant order by o.tenant limit 1) from t where t.tenant is not null), "
 	"share as materialized (select least($2::int8, 4 * $2::int8 / greatest(count(*), 1) + 1) as rows from t), "
 	"heads as materialized (select h.*, row_number() over (partition by h.tenant order by h.next_attempt_at) as round "
 	"from t, lateral (select o.tenant, o.instance_id, o.channel, o.version, o.ordinal, o.next_attempt_at "
-	"from sutra.outbox_entry o where o.tenant = t.tenant and o.claim_owner is null and not o.poisoned "
-	"and o.next_attempt_at <= now() and " OUTBOX_FIRST " "
+	"from sutra.outbox_entry o where o.tenant = t.tenant and o.claim_owner is null and not o.poisoned and not o.behind "
+	"and o.next_attempt_at <= now() and " OUTBOX_FIRST("o") " "
 	"order by o.next_attempt_at limit (select rows from share)) h where t.tenant is not null), "
 	"page as materialized (select * from heads order by round, next_attempt_at, instance_id, channel limit $2::int8), "
 	"l as materialized (select d.tid from (select * from page order by instance_id, channel offset 0) u, "
@@ -51,22 +52,33 @@ const char sql_OUTBOX_SCAN[] =
 	"where o.ctid = l.tid and o.claim_owner is null "
 	"returning o.tenant, o.instance_id, o.channel, o.version, o.ordinal";
 
-/* A page of outbox_entry_pkey. Clears stamps that are older than the timeout, skipping what is locked; counts, since it reads. */
+/*
+ * A page of outbox_entry_pkey. Clears stamps that are older than the timeout, skipping what is locked; counts, since it reads; and sets
+ * right which unclaimed rows stand behind others of their group: those of which the page lets it seem otherwise, by a probe each.
+ */
 const char sql_OUTBOX_SWEEP[] =
 	"with p as materialized (select instance_id, channel, version, ordinal, poisoned, claim_owner, created_at, "
-	"claim_owner is not null and claimed_at < now() - $6::int8 * interval '1 ms' as stale from sutra.outbox_entry "
-	"where (instance_id, channel, version, ordinal) > ($1::uuid, coalesce($2::text, ''), $3::int8, $4::int8) "
-	"order by instance_id, channel, version, ordinal limit $5::int8), "
+	"claim_owner is not null and claimed_at < now() - $6::int8 * interval '1 ms' as stale, "
+	"claim_owner is null and not poisoned and behind <> (count(*) filter (where not poisoned) over g > 0) as odd "
+	"from (select instance_id, channel, version, ordinal, poisoned, behind, claim_owner, claimed_at, created_at "
+	"from sutra.outbox_entry where (instance_id, channel, version, ordinal) > ($1::uuid, coalesce($2::text, ''), $3::int8, $4::int8) "
+	"order by instance_id, channel, version, ordinal limit $5::int8) e "
+	"window g as (partition by instance_id, channel order by version, ordinal rows between unbounded preceding and 1 preceding)), "
 	"l as materialized (select d.tid from (select * from p where stale offset 0) u, "
 	"lateral (select e.ctid as tid from sutra.outbox_entry e where e.instance_id = u.instance_id and e.channel = u.channel "
 	"and e.version = u.version and e.ordinal = u.ordinal and e.claimed_at < now() - $6::int8 * interval '1 ms' "
 	"for no key update skip locked) d), "
-	"w as (update sutra.outbox_entry o set claimed_at = null, claim_owner = null from l where o.ctid = l.tid returning 1) "
+	"w as (update sutra.outbox_entry o set claimed_at = null, claim_owner = null from l where o.ctid = l.tid returning 1), "
+	"b as materialized (select d.tid, d.first from (select * from p where odd offset 0) u, "
+	"lateral (select e.ctid as tid, e.behind, " OUTBOX_FIRST("e") " as first from sutra.outbox_entry e "
+	"where e.instance_id = u.instance_id and e.channel = u.channel and e.version = u.version and e.ordinal = u.ordinal "
+	"and coalesce(e.claim_owner, '') = '' and not e.poisoned for no key update skip locked) d where d.behind = d.first), "
+	"m as (update sutra.outbox_entry o set behind = not b.first from b where o.ctid = b.tid and o.claim_owner is null) "
 	"select c.seen, (select count(*) from w), c.waiting, c.claimed, c.poisoned, c.oldest, z.instance_id, z.channel, z.version, "
 	"z.ordinal from (select count(*) as seen, count(*) filter (where not poisoned and claim_owner is null) as waiting, "
 	"count(*) filter (where not poisoned and claim_owner is not null) as claimed, count(*) filter (where poisoned) as poisoned, "
-	"min(created_at) filter (where not poisoned) as oldest from p) c left join (select * from p order by instance_id desc, channel desc, version desc, ordinal desc limit 1) z "
-	"on true";
+	"min(created_at) filter (where not poisoned) as oldest from p) c "
+	"left join (select * from p order by instance_id desc, channel desc, version desc, ordinal desc limit 1) z on true";
 
 /* outbox_entry_pkey, one probe a row. Reads. */
 const char sql_OUTBOX_LOAD[] =
@@ -84,7 +96,7 @@ const char sql_OUTBOX_DELETE[] =
  * taken, for skipping a locked one would give the second row of the group. Stamps due, unclaimed heads.
  */
 const char sql_OUTBOX_CLAIM_NEXT[] =
-	"update sutra.outbox_entry o set claimed_at = now(), claim_owner = $4::text "
+	"update sutra.outbox_entry o set claimed_at = now(), claim_owner = $4::text, behind = false "
 	"from unnest($1::text[], $2::uuid[], $3::text[]) as u(tenant, instance_id, channel), "
 	"lateral (select e.version, e.ordinal from sutra.outbox_entry e where e.instance_id = u.instance_id "
 	"and e.channel = u.channel and not e.poisoned order by e.instance_id, e.channel, e.version, e.ordinal limit 1) h, "
@@ -92,6 +104,15 @@ const char sql_OUTBOX_CLAIM_NEXT[] =
 	"and e.version = h.version and e.ordinal = h.ordinal and e.tenant = u.tenant and coalesce(e.claim_owner, '') = '' "
 	"and not e.poisoned and e.next_attempt_at <= now() for no key update skip locked) l "
 	"where o.ctid = l.ctid and o.claim_owner is null returning " LOADED;
+
+/* outbox_entry_pkey: the head of each group by its first two columns, then its lock. Touches heads that nobody has. */
+const char sql_OUTBOX_FREE_NEXT[] =
+	"update sutra.outbox_entry o set behind = false from unnest($1::text[], $2::uuid[], $3::text[]) as u(tenant, instance_id, channel), "
+	"lateral (select e.version, e.ordinal from sutra.outbox_entry e where e.instance_id = u.instance_id "
+	"and e.channel = u.channel and not e.poisoned order by e.instance_id, e.channel, e.version, e.ordinal limit 1) h, "
+	"lateral (select e.ctid from sutra.outbox_entry e where e.instance_id = u.instance_id and e.channel = u.channel "
+	"and e.version = h.version and e.ordinal = h.ordinal and e.tenant = u.tenant and e.behind for no key update skip locked) l "
+	"where o.ctid = l.ctid";
 
 /* outbox_entry_pkey, one probe a row. Touches rows stamped by the owner, the last parameter. */
 const char sql_OUTBOX_FAIL[] =
@@ -252,7 +273,7 @@ const char sql_OUTBOX_LIST[] =
 const char sql_OUTBOX_REARM[] =
 	"with t as materialized (select e.ctid as tid, e.instance_id, e.channel, e.attempt_count, e.poisoned, e.claim_owner "
 	"from sutra.outbox_entry e where e.id = $1::uuid and length(coalesce(e.claim_owner, '')) = 0 for no key update), "
-	"w as (update sutra.outbox_entry e set poisoned = false, next_attempt_at = now(), "
+	"w as (update sutra.outbox_entry e set poisoned = false, behind = false, next_attempt_at = now(), "
 	"attempt_count = case when e.poisoned then 0 else e.attempt_count end "
 	"from t where e.ctid = t.tid and t.claim_owner is null) "
 	"select t.instance_id, t.channel, t.attempt_count, t.poisoned, t.claim_owner from t union all "
