@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Slices: comparison, UTF-8, and the two texts that every part reads, integers and durations. Nothing here depends on
+ * Slices: comparison, UTF-8, and the two texts that every part reads, integers and (iso8601.c) durations. Nothing here depends on
  * the locale.
  */
 #include "base/str.h"
+
+#include "base/iso8601.h"
 
 static unsigned char fold(char c)
 {
@@ -129,88 +131,7 @@ bool str_to_int64(struct str s, int64_t *out)
 	return true;
 }
 
-struct duration_unit {
-	char letter;
-	int64_t ms;
-};
-
-/* Digits and perhaps a fraction; the fraction in billionths, digits below are cut. */
-static bool take_amount(struct str *s, int64_t *whole, int64_t *billionths, bool *has_fraction)
-{
-	int64_t scale = 100000000;
-	size_t i = 0;
-
-	*whole = *billionths = 0;
-	*has_fraction = false;
-	for (; i < s->len && s->ptr[i] >= '0' && s->ptr[i] <= '9'; i++)
-		if (__builtin_mul_overflow(*whole, 10, whole) ||
-		    __builtin_add_overflow(*whole, s->ptr[i] - '0', whole))
-			return false;
-	if (!i)
-		return false;
-	if (i < s->len && (s->ptr[i] == '.' || s->ptr[i] == ',')) {
-		size_t start = ++i;
-
-		for (; i < s->len && s->ptr[i] >= '0' && s->ptr[i] <= '9'; i++) {
-			*billionths += (s->ptr[i] - '0') * scale;
-			scale /= 10;
-		}
-		if (i == start)
-			return false;
-		*has_fraction = true;
-	}
-	*s = str_make(s->ptr + i, s->len - i);
-	return true;
-}
-
-/* One half of a duration, before or behind the T: amounts with units, each at most once and in order. */
-static bool take_units(struct str *s, const struct duration_unit *units, size_t count, int64_t *total,
-		       bool *any)
-{
-	size_t next = 0;
-
-	*any = false;
-	while (s->len && s->ptr[0] != 'T') {
-		int64_t whole, billionths, ms;
-		bool has_fraction;
-
-		if (!take_amount(s, &whole, &billionths, &has_fraction) || !s->len)
-			return false;
-		while (next < count && units[next].letter != s->ptr[0])
-			next++;
-		/* Only seconds are broken. */
-		if (next == count || (has_fraction && units[next].letter != 'S'))
-			return false;
-		if (__builtin_mul_overflow(whole, units[next].ms, &ms) ||
-		    __builtin_add_overflow(ms, billionths / 1000000, &ms) ||
-		    __builtin_add_overflow(*total, ms, total))
-			return false;
-		next++;
-		*any = true;
-		*s = str_make(s->ptr + 1, s->len - 1);
-	}
-	return true;
-}
-
 bool str_to_duration_ms(struct str s, int64_t *out)
 {
-	static const struct duration_unit of_date[] = {{'W', 604800000}, {'D', 86400000}};
-	static const struct duration_unit of_time[] = {{'H', 3600000}, {'M', 60000}, {'S', 1000}};
-	int64_t total = 0;
-	bool any_date, any_time = true;
-
-	if (!s.len || s.ptr[0] != 'P')
-		return false;
-	s = str_make(s.ptr + 1, s.len - 1);
-	if (!take_units(&s, of_date, ARRAY_LEN(of_date), &total, &any_date))
-		return false;
-	if (s.len) {
-		s = str_make(s.ptr + 1, s.len - 1);
-		if (!take_units(&s, of_time, ARRAY_LEN(of_time), &total, &any_time) || !any_time || s.len)
-			return false;
-	} else if (!any_date) {
-		return false;
-	}
-	*out = total;
-	return true;
+	return iso_duration_parse_in(s, 1000, out);
 }

@@ -58,10 +58,7 @@ size_t str_utf8_next(struct str s);
 /* Decimal, optional sign, whole string, no spaces. False (and `*out` untouched) if not so or out of range. */
 bool str_to_int64(struct str s, int64_t *out) MUST_CHECK;
 
-/*
- * Durations as ISO-8601 with weeks, days, hours, minutes, seconds, fractions of seconds ("PT0.5S", "P7D").
- * Months, years, negative or overflowing values give false. Milliseconds, fractions below are cut.
- */
+/* Durations ("PT0.5S", "P7D") as iso_duration_parse takes them, in milliseconds; what is below is cut. */
 bool str_to_duration_ms(struct str s, int64_t *out) MUST_CHECK;
 
 #endif

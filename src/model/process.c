@@ -34,10 +34,12 @@ const char *node_kind_name(enum node_kind kind)
 {
 	static const char *const names[NODE_KIND_COUNT] = {
 		[NODE_START] = "start event",
+		[NODE_START_TIMER] = "timer start event",
 		[NODE_END] = "end event",
 		[NODE_END_TERMINATE] = "terminate end event",
 		[NODE_END_ERROR] = "error end event",
 		[NODE_CATCH] = "intermediate catch event",
+		[NODE_TIMER] = "timer catch event",
 		[NODE_LINK_CATCH] = "link catch event",
 		[NODE_RECEIVE] = "receive task",
 		[NODE_USER] = "user task",
@@ -54,8 +56,10 @@ const char *node_kind_name(enum node_kind kind)
 		[NODE_EVENT_SUBPROCESS] = "event sub-process",
 		[NODE_CALL] = "call activity",
 		[NODE_BOUNDARY] = "boundary event",
+		[NODE_BOUNDARY_TIMER] = "timer boundary event",
 		[NODE_BOUNDARY_ERROR] = "error boundary event",
 		[NODE_EVENT_START] = "start event of an event sub-process",
+		[NODE_EVENT_START_TIMER] = "timer start event of an event sub-process",
 		[NODE_EVENT_START_ERROR] = "error start event",
 	};
 

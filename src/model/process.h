@@ -10,6 +10,7 @@
 
 #include "base/map.h"
 #include "base/str.h"
+#include "model/timer.h"
 #include "value/expression.h"
 
 struct node;
@@ -17,10 +18,12 @@ struct process;
 
 enum node_kind {
 	NODE_START,             /* start event: with a source a message's, without one of a sub-process or a called process */
+	NODE_START_TIMER,       /* timer start event of a process: begins it again and again, or once */
 	NODE_END,               /* none or message end event */
 	NODE_END_TERMINATE,     /* terminate end event */
 	NODE_END_ERROR,         /* error end event */
 	NODE_CATCH,             /* intermediate message catch event: parks */
+	NODE_TIMER,             /* intermediate timer catch event: parks */
 	NODE_LINK_CATCH,        /* where a link arrives */
 	NODE_RECEIVE,           /* receive task: parks */
 	NODE_USER,              /* user task: parks */
@@ -37,8 +40,10 @@ enum node_kind {
 	NODE_EVENT_SUBPROCESS,  /* event sub-process; no flows lead in or out */
 	NODE_CALL,              /* call activity */
 	NODE_BOUNDARY,          /* message boundary event: parks beside its activity */
+	NODE_BOUNDARY_TIMER,    /* timer boundary event: parks beside its activity */
 	NODE_BOUNDARY_ERROR,    /* error boundary event */
 	NODE_EVENT_START,       /* message start event of an event sub-process: parks beside its scope */
+	NODE_EVENT_START_TIMER, /* timer start event of an event sub-process: parks beside its scope */
 	NODE_EVENT_START_ERROR, /* error start event of an event sub-process */
 	NODE_KIND_COUNT
 };
@@ -154,6 +159,7 @@ struct node {
 	uint32_t incoming_count, outgoing_count;
 	const struct flow *default_flow; /* gateways and tasks; NULL = none */
 	struct source *source;           /* starts and waits; NULL = none */
+	struct timer_rule *timer;        /* of timer events; of a wait for a message: how long at most. NULL = none */
 	struct alias_rule *aliases;
 	uint32_t alias_count;
 	struct send_rule *send;   /* NULL = none */
@@ -225,6 +231,16 @@ struct process {
 /* NULL if the process has no such node. */
 const struct node *process_node(const struct process *process, struct str id);
 const char *node_kind_name(enum node_kind kind);
+/* Kinds that a timer resumes, and nothing else; with a rule, always. */
+static inline bool node_is_timer(const struct node *node)
+{
+	return node->kind == NODE_TIMER || node->kind == NODE_BOUNDARY_TIMER || node->kind == NODE_EVENT_START_TIMER;
+}
+/* Where an instance may begin by itself. */
+static inline bool node_is_process_start(const struct node *node)
+{
+	return (node->kind == NODE_START || node->kind == NODE_START_TIMER) && !node->container;
+}
 /* Kinds that a message resumes; with a source, always. */
 static inline bool node_is_wait(const struct node *node)
 {
@@ -239,7 +255,8 @@ static inline bool node_is_end(const struct node *node)
 }
 static inline bool node_is_boundary(const struct node *node)
 {
-	return node->kind == NODE_BOUNDARY || node->kind == NODE_BOUNDARY_ERROR;
+	return node->kind == NODE_BOUNDARY || node->kind == NODE_BOUNDARY_TIMER ||
+	       node->kind == NODE_BOUNDARY_ERROR;
 }
 /* A gateway that waits for tokens on several flows. */
 static inline bool node_is_join(const struct node *node)
