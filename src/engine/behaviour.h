@@ -42,6 +42,8 @@ struct step {
 	const struct process *event_process; /* whose source that is */
 	struct instance_wait_key *event_keys; /* what the wait that it resumes was registered under */
 	uint32_t event_key_count;
+	int64_t event_due_us, event_period_us, event_remaining; /* its timer */
+	bool fired; /* it resumes because that timer has come; else by a message */
 
 	struct step_position at; /* the token that runs now */
 	struct step_position *ready;
@@ -87,6 +89,10 @@ struct node_behaviour {
 extern const struct node_behaviour node_behaviours[NODE_KIND_COUNT];
 
 /* step.c */
+/* engine_resume, and engine_fire with `fired`. */
+enum result step_resume_token(const struct step_env *env, const struct instance *inst,
+			      uint32_t token, const struct event *event, bool fired,
+			      struct step_result *out, struct error *err) MUST_CHECK;
 /* Registers an alias unless the instance has it. */
 void step_alias_add(struct step *step, struct str name, struct str value, bool unique);
 
@@ -100,6 +106,8 @@ struct token *step_token_add(struct step *step, uint32_t scope, const struct nod
 uint32_t step_spawn(struct step *step, uint32_t scope, const struct node *node,
 		    const struct flow *flow);
 void step_consume(struct step *step);
+/* Takes an armed event out; what it stood beside is none the wiser. */
+void step_disarm(struct step *step);
 void step_hold(struct step *step);
 /*
  * Goes on by every outgoing flow whose condition holds, as a task or event does; with none to go by the token ends. Events
@@ -127,11 +135,25 @@ enum result step_park(struct step *step, const struct node *node, struct error *
 /* Arms an event in `scope`, beside the token `host` or, with 0, beside the scope. */
 enum result step_arm(struct step *step, uint32_t scope, uint32_t host, const struct node *event,
 		     struct error *err) MUST_CHECK;
-/* Arms the message boundary events of the activity for the token at step->at. */
+/* Arms the message and timer boundary events of the activity for the token at step->at. */
 enum result step_arm_boundaries(struct step *step, const struct node *node,
 				struct error *err) MUST_CHECK;
-/* The token at step->at, an armed event that came, is armed again under the same keys. */
+/*
+ * The token at step->at, an armed event that came, is armed again: for messages under the same keys; a timer for its next time,
+ * and if it has none, the token is gone.
+ */
 void step_rearm(struct step *step);
+
+/* timer.c */
+/* When a timer of `rule` that the token at step->at arms now is due. RESULT_REJECT with EXPRESSION_*. */
+enum result step_due(struct step *step, const struct node *node, const struct timer_rule *rule,
+		     int64_t *due_us, struct error *err) MUST_CHECK;
+/* Gives the waiting token at step->at a timer that fires once, beside what else it waits for. */
+void step_set_due(struct step *step, int64_t due_us);
+/* The token at step->at waits at the timer event `node`. */
+enum result timer_begin(struct step *step, const struct node *node, struct error *err) MUST_CHECK;
+/* The token at step->at, whose timer fired, is armed for its next time; false: it has none. */
+bool timer_rearm(struct step *step);
 
 /* open.c: scopes open and go. */
 /* The token at step->at holds and opens a scope; its variables are the process's or sub-process's own, unset. */

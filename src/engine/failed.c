@@ -2,8 +2,8 @@
 /*
  * How an instance begins, and what a failed step leaves behind.
  *
- * A failed step leaves the instance as it was before, stamped FAILED with the reason; its waits are given up, and its tokens
- * keep their keys, so that a restore registers the same waits again. A first step has no instance before it: one is made
+ * A failed step leaves the instance as it was before, stamped FAILED with the reason; its waits and timers are given
+ * up, and its tokens keep their keys and times, so that a restore registers the same again. A first step has no instance before it: one is made
  * that stands on its start event and keeps the message as a value, so that a restore can run the step again (G12).
  */
 #include "engine/failed.h"
@@ -24,7 +24,18 @@ const struct node *wait_node(const struct deployment *deployment, const struct i
 
 	if (token->state == TOKEN_WAITING)
 		node = instance_node(deployment, inst, token);
+	if (node && node_is_timer(node))
+		return node->timer && token->due_us ? node : NULL;
 	return node && node_is_wait(node) && node->source ? node : NULL;
+}
+
+/* Where the token waits for a message. */
+static const struct node *message_node(const struct deployment *deployment,
+				       const struct instance *inst, const struct token *token)
+{
+	const struct node *node = wait_node(deployment, inst, token);
+
+	return node && node->source ? node : NULL;
 }
 
 static struct step_wait token_wait(const struct token *token, const struct node *node)
@@ -43,12 +54,58 @@ struct step_wait *instance_waits(struct arena *arena, const struct instance *ins
 	waits = arena_alloc(arena, count_waiting(inst) * sizeof(*waits));
 	for (uint32_t i = 0; i < inst->token_count; i++) {
 		const struct token *token = &inst->tokens[i];
-		const struct node *node = wait_node(deployment, inst, token);
+		const struct node *node = message_node(deployment, inst, token);
 
 		if (node)
 			waits[(*count)++] = token_wait(token, node);
 	}
 	return waits;
+}
+
+static struct step_timer token_timer(const struct deployment *deployment,
+				     const struct instance *inst, const struct token *token)
+{
+	return (struct step_timer){token->id, instance_node(deployment, inst, token), token->due_us};
+}
+
+struct step_timer *instance_timers(struct arena *arena, const struct instance *inst,
+				   const struct deployment *deployment, uint32_t *count)
+{
+	struct step_timer *timers;
+
+	*count = 0;
+	if (!count_waiting(inst))
+		return NULL;
+	timers = arena_alloc(arena, count_waiting(inst) * sizeof(*timers));
+	for (uint32_t i = 0; i < inst->token_count; i++)
+		if (inst->tokens[i].state == TOKEN_WAITING && inst->tokens[i].due_us)
+			timers[(*count)++] = token_timer(deployment, inst, &inst->tokens[i]);
+	return timers;
+}
+
+/* Whether a token of `before` has left what it waited for. */
+static bool has_left(const struct token *token, const struct instance *after)
+{
+	const struct token *now = instance_token(after, token->id);
+
+	return !now || now->fresh || now->state != TOKEN_WAITING;
+}
+
+static void timers_changed(const struct step_env *env, const struct instance *before,
+			   const struct instance *after, struct step_result *out)
+{
+	uint32_t count = 0;
+
+	out->timers_removed_count = out->timers_added_count = 0;
+	if (before)
+		out->timers_removed = instance_timers(env->arena, before, env->deployment, &count);
+	for (uint32_t i = 0; i < count; i++)
+		if (has_left(instance_token(before, out->timers_removed[i].token), after))
+			out->timers_removed[out->timers_removed_count++] = out->timers_removed[i];
+	out->timers_added = instance_timers(env->arena, after, env->deployment, &count);
+	for (uint32_t i = 0; i < count; i++)
+		if (instance_token(after, out->timers_added[i].token)->fresh)
+			out->timers_added[out->timers_added_count++] = out->timers_added[i];
 }
 
 void instance_waits_changed(const struct step_env *env, const struct instance *before,
@@ -61,10 +118,9 @@ void instance_waits_changed(const struct step_env *env, const struct instance *b
 				     : NULL;
 	for (uint32_t i = 0; waiting && i < before->token_count; i++) {
 		const struct token *token = &before->tokens[i];
-		const struct token *now = instance_token(after, token->id);
-		const struct node *node = wait_node(env->deployment, before, token);
+		const struct node *node = message_node(env->deployment, before, token);
 
-		if (node && (!now || now->fresh || now->state != TOKEN_WAITING))
+		if (node && has_left(token, after))
 			out->waits_removed[out->waits_removed_count++] = token_wait(token, node);
 	}
 	waiting = count_waiting(after);
@@ -72,11 +128,12 @@ void instance_waits_changed(const struct step_env *env, const struct instance *b
 				   : NULL;
 	for (uint32_t i = 0; i < after->token_count; i++) {
 		const struct token *token = &after->tokens[i];
-		const struct node *node = wait_node(env->deployment, after, token);
+		const struct node *node = message_node(env->deployment, after, token);
 
 		if (node && token->fresh)
 			out->waits_added[out->waits_added_count++] = token_wait(token, node);
 	}
+	timers_changed(env, before, after, out);
 }
 
 static bool alias_is_unique(const struct node *node, struct str name)
@@ -153,9 +210,12 @@ void instance_fail(const struct step_env *env, const struct instance *before,
 	*out = (struct step_result){.inst = NULL};
 	inst->version = before->version + 1;
 	/* The waits of an instance that was FAILED already are gone already. */
-	if (before->status != INSTANCE_FAILED)
+	if (before->status != INSTANCE_FAILED) {
 		out->waits_removed = instance_waits(env->arena, before, env->deployment,
 						    &out->waits_removed_count);
+		out->timers_removed = instance_timers(env->arena, before, env->deployment,
+						      &out->timers_removed_count);
+	}
 	instance_stamp(env, inst, why, at, out);
 }
 

@@ -15,13 +15,19 @@ enum result first_instance(const struct step_env *env, struct id id, struct str 
 /* The result of a step on `before` that failed at `at` (may be NULL). */
 void instance_fail(const struct step_env *env, const struct instance *before,
 		   const struct error *why, const struct node *at, struct step_result *out);
-/* Where the token waits; NULL if it does not, or if the deployment has no such wait. */
+/* Where the token waits, for a message or a timer; NULL if it does not, or if the deployment has no such wait. */
 const struct node *wait_node(const struct deployment *deployment, const struct instance *inst,
 			     const struct token *token);
-/* The waits of all waiting tokens whose nodes are waits in the deployment. */
+/* The waits for messages of all waiting tokens whose nodes are such in the deployment. */
 struct step_wait *instance_waits(struct arena *arena, const struct instance *inst,
 				 const struct deployment *deployment, uint32_t *count);
-/* What the step did to the waits: those of `before` (may be NULL) that are gone, and those that are new in `after`. */
+/* The timers of all waiting tokens. */
+struct step_timer *instance_timers(struct arena *arena, const struct instance *inst,
+				   const struct deployment *deployment, uint32_t *count);
+/*
+ * What the step did to the waits and timers: those of `before` (may be NULL) that are gone, and those that are new in
+ * `after`.
+ */
 void instance_waits_changed(const struct step_env *env, const struct instance *before,
 			    const struct instance *after, struct step_result *out);
 

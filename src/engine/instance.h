@@ -39,7 +39,7 @@ struct instance_wait_key {
 
 enum token_state {
 	TOKEN_READY,   /* about to enter its node; never stored except in a FAILED first step */
-	TOKEN_WAITING, /* parked at its node for a message */
+	TOKEN_WAITING, /* parked at its node for a message, a timer, or both */
 	TOKEN_JOINING, /* at a gateway that waits for tokens on other flows too */
 	TOKEN_HOLDING, /* at a node whose inside runs, or whose events are armed in its stead */
 };
@@ -59,6 +59,8 @@ struct token {
 	struct instance_wait_key *keys; /* of a waiting token: what its wait is registered under */
 	uint32_t key_count;
 	int64_t due_us; /* of a waiting token: when its timer is due, wall clock; 0 = it has none */
+	int64_t period_us; /* of a timer that is armed again when it fires: the distance of its times; 0 = it fires once */
+	int64_t remaining; /* how often it is due after that; -1 = without end */
 	bool fresh; /* it parked in this step; not stored */
 };
 

@@ -50,6 +50,7 @@ void step_stand(struct step *step, uint32_t id, const struct node *node)
 	token->flow = STR_NONE;
 	token->keys = NULL;
 	token->key_count = 0;
+	token->due_us = token->period_us = token->remaining = 0;
 	step->at = (struct step_position){id, node, NULL};
 }
 
@@ -103,17 +104,22 @@ uint32_t step_spawn(struct step *step, uint32_t scope, const struct node *node,
 	return id;
 }
 
-void step_consume(struct step *step)
+void step_disarm(struct step *step)
 {
 	struct instance *inst = step->inst;
 	struct token *token = step_token(step, step->at.token);
 	size_t behind = inst->token_count - (size_t)(token - inst->tokens) - 1;
 
-	step->left = token->scope;
-	step->has_left = true;
 	memmove(token, token + 1, behind * sizeof(*token));
 	inst->token_count--;
 	step->at.node = NULL;
+}
+
+void step_consume(struct step *step)
+{
+	step->left = step_token(step, step->at.token)->scope;
+	step->has_left = true;
+	step_disarm(step);
 }
 
 void step_hold(struct step *step)

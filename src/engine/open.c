@@ -107,7 +107,7 @@ enum result step_arm_inside(struct step *step, uint32_t scope, const struct insi
 		const struct node *start = inside->event_subs[i]->inside.start;
 		enum result result;
 
-		if (!start || start->kind != NODE_EVENT_START)
+		if (!start || start->kind == NODE_EVENT_START_ERROR)
 			continue;
 		result = step_arm(step, scope, 0, start, err);
 		if (result != RESULT_OK)

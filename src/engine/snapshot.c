@@ -8,13 +8,14 @@
  *
  *	[format, deployment, process, status, started_us, next_token, next_scope,
  *	 tokens, scopes, aliases, reply, traceparent, tracestate, failure]
- *	token:   [id, scope, host, node, state, flow, [[name, value], …]]
+ *	token:   [id, scope, host, node, state, flow, [[name, value], …], timer]
+ *	timer:   nil or [due_us, period_us, remaining]
  *	scope:   [id, parent, owner, iteration, node, process, {variable: value, …}]
  *	alias:   [name, value, unique]
  *	reply:   nil or [channel, connection, transport, destination, correlation]
  *	failure: nil or [code, detail, node, event]
  *
- * Format 1 had neither sub-processes nor joins: its tokens are [id, scope, node, state, keys], and its one scope is
+ * Format 2 had no timers: its tokens have seven elements. Format 1 had neither sub-processes nor joins: its tokens are [id, scope, node, state, keys], and its one scope is
  * [0, 0, nil, variables].
  *
  * An absent string is nil; one that is not UTF-8 (a header may be anything) is a byte string.
@@ -26,7 +27,7 @@
 
 #include "engine/behaviour.h"
 
-#define SNAPSHOT_FORMAT 2
+#define SNAPSHOT_FORMAT 3
 #define SNAPSHOT_OLDEST 1
 #define SNAPSHOT_FIELDS 14
 
@@ -63,7 +64,7 @@ static void pack_bool(msgpack_packer *packer, bool v)
 
 static void pack_token(msgpack_packer *packer, const struct token *token)
 {
-	msgpack_pack_array(packer, 7);
+	msgpack_pack_array(packer, 8);
 	msgpack_pack_uint32(packer, token->id);
 	msgpack_pack_uint32(packer, token->scope);
 	msgpack_pack_uint32(packer, token->host);
@@ -76,6 +77,14 @@ static void pack_token(msgpack_packer *packer, const struct token *token)
 		pack_str(packer, token->keys[i].name);
 		pack_str(packer, token->keys[i].value);
 	}
+	if (!token->due_us) {
+		msgpack_pack_nil(packer);
+		return;
+	}
+	msgpack_pack_array(packer, 3);
+	msgpack_pack_int64(packer, token->due_us);
+	msgpack_pack_int64(packer, token->period_us);
+	msgpack_pack_int64(packer, token->remaining);
 }
 
 static void pack_scope(msgpack_packer *packer, const struct scope *scope, struct buf *out)
@@ -241,11 +250,29 @@ static void read_keys(struct reader *reader, const msgpack_object *value, struct
 	}
 }
 
+static void read_timer(struct reader *reader, const msgpack_object *value, struct token *token)
+{
+	const msgpack_object *field;
+
+	if (value_is_nil(value))
+		return;
+	field = read_array(reader, value, 3, NULL, "timer");
+	if (!field)
+		return;
+	token->due_us = read_int(reader, &field[0], 1, ISO_LAST_US, "time of a timer");
+	token->period_us = read_int(reader, &field[1], 0, INT64_MAX, "period of a timer");
+	token->remaining = read_int(reader, &field[2], -1, INT64_MAX, "remaining times of a timer");
+	reader_require(reader, (token->period_us != 0) == (token->remaining != 0),
+		       "remaining times of a timer");
+	reader_require(reader, token->state == TOKEN_WAITING, "timer of a token that does not wait");
+}
+
 static void read_token(struct reader *reader, const msgpack_object *value,
 		       const struct instance *inst, struct token *token)
 {
 	bool old = reader->format == 1;
-	const msgpack_object *field = read_array(reader, value, old ? 5 : 7, NULL, "token");
+	uint32_t size = old ? 5 : reader->format == 2 ? 7 : 8;
+	const msgpack_object *field = read_array(reader, value, size, NULL, "token");
 
 	if (!field)
 		return;
@@ -261,6 +288,8 @@ static void read_token(struct reader *reader, const msgpack_object *value,
 		token->flow = read_str(reader, &field[2], token->state == TOKEN_JOINING,
 				       "token flow");
 	read_keys(reader, &field[old ? 2 : 3], token);
+	if (reader->format > 2)
+		read_timer(reader, &field[4], token);
 	reader_require(reader, token->id < inst->next_token, "token id not below the next");
 	reader_require(reader, token->id > 0, "token id");
 	reader_require(reader,

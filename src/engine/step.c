@@ -21,10 +21,12 @@
 
 const struct node_behaviour node_behaviours[NODE_KIND_COUNT] = {
 	[NODE_START] = {node_start_enter, NULL, NULL},
+	[NODE_START_TIMER] = {node_start_enter, NULL, NULL},
 	[NODE_END] = {node_end_enter, NULL, NULL},
 	[NODE_END_TERMINATE] = {node_terminate_enter, NULL, NULL},
 	[NODE_END_ERROR] = {node_error_end_enter, NULL, NULL},
 	[NODE_CATCH] = {node_catch_enter, node_catch_resume, NULL},
+	[NODE_TIMER] = {node_catch_enter, node_catch_resume, NULL},
 	[NODE_LINK_CATCH] = {node_start_enter, NULL, NULL},
 	[NODE_RECEIVE] = {node_receive_enter, node_receive_resume, NULL},
 	[NODE_USER] = {node_receive_enter, node_receive_resume, NULL},
@@ -41,8 +43,10 @@ const struct node_behaviour node_behaviours[NODE_KIND_COUNT] = {
 	[NODE_EVENT_SUBPROCESS] = {NULL, NULL, node_event_subprocess_ended},
 	[NODE_CALL] = {node_call_enter, NULL, node_call_ended},
 	[NODE_BOUNDARY] = {node_start_enter, node_boundary_resume, NULL},
+	[NODE_BOUNDARY_TIMER] = {node_start_enter, node_boundary_resume, NULL},
 	[NODE_BOUNDARY_ERROR] = {node_start_enter, NULL, NULL},
 	[NODE_EVENT_START] = {node_start_enter, node_event_start_resume, NULL},
+	[NODE_EVENT_START_TIMER] = {node_start_enter, node_event_start_resume, NULL},
 	[NODE_EVENT_START_ERROR] = {node_start_enter, NULL, NULL},
 };
 
@@ -233,6 +237,14 @@ static enum result step_begin(struct step *step, struct error *err)
 	return result == RESULT_OK ? step_check_alive(step, err) : result;
 }
 
+/* Takes what a message brings; a timer brings nothing, and what the variables had they keep. */
+static enum result step_take_event(struct step *step, const struct node *node, struct error *err)
+{
+	if (step->fired || node->kind == NODE_START_TIMER)
+		return RESULT_OK;
+	return step_receive(step, node, err);
+}
+
 static struct step step_init(const struct step_env *env, const struct process *process,
 			     const struct node *node, const struct event *event,
 			     struct instance *inst, struct step_result *out)
@@ -265,7 +277,7 @@ enum result engine_start(const struct step_env *env, struct id id, struct str te
 	made.aliases_added_count = inst->alias_count;
 	step = step_init(env, start->process, start, event, inst, &made);
 	step.at = (struct step_position){inst->tokens[0].id, start, NULL};
-	result = step_receive(&step, start, err);
+	result = step_take_event(&step, start, err);
 	if (result != RESULT_OK)
 		return result;
 	if (step_begin(&step, &failure) == RESULT_OK) {
@@ -315,12 +327,15 @@ static enum result step_resume(struct step *step, const struct node *node, uint3
 
 	step->event_keys = token->keys;
 	step->event_key_count = token->key_count;
+	step->event_due_us = token->due_us;
+	step->event_period_us = token->period_us;
+	step->event_remaining = token->remaining;
 	step_stand(step, take_arm(step, token, node), node);
 	if (step->event->traceparent.ptr) {
 		step->inst->traceparent = step->event->traceparent;
 		step->inst->tracestate = step->event->tracestate;
 	}
-	result = step_receive(step, node, err);
+	result = step_take_event(step, node, err);
 	if (result == RESULT_OK)
 		result = step_pass(step, err);
 	if (result == RESULT_OK)
@@ -343,8 +358,9 @@ static bool has_processes(const struct deployment *deployment, const struct inst
 	return true;
 }
 
-enum result engine_resume(const struct step_env *env, const struct instance *inst, uint32_t token,
-			  const struct event *event, struct step_result *out, struct error *err)
+enum result step_resume_token(const struct step_env *env, const struct instance *inst,
+			      uint32_t token, const struct event *event, bool fired,
+			      struct step_result *out, struct error *err)
 {
 	const struct token *waiting = instance_token(inst, token);
 	const struct process *process = deployment_process(env->deployment, inst->process);
@@ -363,7 +379,12 @@ enum result engine_resume(const struct step_env *env, const struct instance *ins
 		instance_fail(env, inst, &failure, node, out);
 		return RESULT_OK;
 	}
+	if (!fired && !node->source)
+		return error_set(err, RESULT_AGAIN, CODE_NONE, "token %u waits for no message", token);
 	step = step_init(env, process, node, event, instance_next(env, inst), &made);
+	step.fired = fired;
+	if (fired)
+		step.event_name = STR_NONE;
 	if (step_resume(&step, node, token, &failure) == RESULT_OK) {
 		step_finish(&step, inst);
 		*out = made;
@@ -371,6 +392,12 @@ enum result engine_resume(const struct step_env *env, const struct instance *ins
 		instance_fail(env, inst, &failure, step.at.node, out);
 	}
 	return RESULT_OK;
+}
+
+enum result engine_resume(const struct step_env *env, const struct instance *inst, uint32_t token,
+			  const struct event *event, struct step_result *out, struct error *err)
+{
+	return step_resume_token(env, inst, token, event, false, out, err);
 }
 
 /* Runs a first step that failed once more; its aliases are registered since then. */
@@ -394,7 +421,7 @@ static void restart(const struct step_env *env, const struct instance *inst,
 	next->alias_count = inst->alias_count;
 	step = step_init(env, start->process, start, event, next, &made);
 	step.at = (struct step_position){next->tokens[0].id, start, NULL};
-	result = step_receive(&step, start, &failure);
+	result = step_take_event(&step, start, &failure);
 	if (result == RESULT_OK)
 		result = step_begin(&step, &failure);
 	if (result != RESULT_OK) {
@@ -446,7 +473,7 @@ enum result engine_restore(const struct step_env *env, const struct instance *in
 	start = inst->token_count == 1 && inst->tokens[0].state == TOKEN_READY
 			? instance_node(env->deployment, inst, &inst->tokens[0])
 			: NULL;
-	if ((start && start->kind == NODE_START) == value_is_nil(&inst->failure_event))
+	if ((start && node_is_process_start(start)) == value_is_nil(&inst->failure_event))
 		return error_set(err, RESULT_FATAL, CODE_RUNTIME_SNAPSHOT_INVALID,
 				 "the instance and the message kept with it do not fit");
 	if (start) {
@@ -466,6 +493,7 @@ enum result engine_restore(const struct step_env *env, const struct instance *in
 	next->failure_code = next->failure_detail = next->failure_node = STR_NONE;
 	made.inst = next;
 	made.waits_added = instance_waits(env->arena, inst, env->deployment, &made.waits_added_count);
+	made.timers_added = instance_timers(env->arena, inst, env->deployment, &made.timers_added_count);
 	*out = made;
 	return RESULT_OK;
 }

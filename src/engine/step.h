@@ -63,7 +63,7 @@ struct step_wait {
 /* A timer of a waiting token: at most one each. */
 struct step_timer {
 	uint32_t token;
-	const struct node *node; /* where the token waits */
+	const struct node *node; /* where the token waits; of those removed NULL if the deployment has no such node */
 	int64_t due_us;
 };
 
@@ -77,7 +77,7 @@ struct step_result {
 	 * under what it was registered. */
 	struct step_wait *waits_removed;
 	uint32_t waits_removed_count;
-	/* A token whose timer is set anew is in both. */
+	/* A token whose timer is set anew is in both. All of them are removed, whatever the deployment has. */
 	struct step_timer *timers_added;
 	uint32_t timers_added_count;
 	struct step_timer *timers_removed;
@@ -96,7 +96,8 @@ struct step_result {
 };
 
 /*
- * Starts an instance at `start` (a start event of env->deployment). `id` and `tenant` are the new instance's.
+ * Starts an instance at `start` (a message or timer start event of env->deployment; the event of a timer has nothing but
+ * `time_us`, when it was due). `id` and `tenant` are the new instance's.
  * RESULT_OK always carries a result (maybe failed). RESULT_REJECT: the message cannot start it (an alias or source
  * expression failed): no instance. @thread any
  */
@@ -112,6 +113,7 @@ enum result engine_resume(const struct step_env *env, const struct instance *ins
 			  struct error *err) MUST_CHECK;
 /*
  * Resumes the waiting token `token`, whose timer, due at `due_us`, has come. RESULT_AGAIN: it has no such timer (any more).
+ * Expressions see event.time = `due_us`, and no message; variables with a source keep their values.
  * RESULT_OK always carries a result (maybe failed).
  */
 enum result engine_fire(const struct step_env *env, const struct instance *inst, uint32_t token,

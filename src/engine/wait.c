@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Parking: a token reaches a wait, and the wait is registered under the values that will find it.
+ * Parking: a token reaches a wait, and the wait is registered under the values that will find it; a timer event (timer.c) waits
+ * for its time instead.
  *
  * An alias with `value` is evaluated over the instance, becomes a key of the wait and an alias of the instance. One without
  * looks for what the instance is known by under that name already. A wait that nothing could ever find is a failure of the
@@ -68,6 +69,8 @@ static enum result wait_begin(struct step *step, const struct node *node, struct
 	struct key_list keys = {NULL, 0, 0};
 	struct token *token;
 
+	if (node_is_timer(node))
+		return timer_begin(step, node, err);
 	assert(node->source);
 	for (uint32_t i = 0; i < node->alias_count; i++) {
 		enum result result = alias_keys(step, node, &node->aliases[i], &keys, err);
@@ -107,6 +110,12 @@ void step_rearm(struct step *step)
 {
 	struct token *token = step_token(step, step->at.token);
 
+	if (step->fired) {
+		if (!timer_rearm(step))
+			step_disarm(step);
+		step->at.node = NULL;
+		return;
+	}
 	token->state = TOKEN_WAITING;
 	token->keys = step->event_keys;
 	token->key_count = step->event_key_count;
@@ -123,7 +132,7 @@ enum result step_arm_boundaries(struct step *step, const struct node *node, stru
 	for (uint32_t i = 0; i < node->boundary_count; i++) {
 		enum result result;
 
-		if (node->boundaries[i]->kind != NODE_BOUNDARY)
+		if (node->boundaries[i]->kind == NODE_BOUNDARY_ERROR)
 			continue;
 		result = step_arm(step, scope, step->at.token, node->boundaries[i], err);
 		if (result != RESULT_OK)

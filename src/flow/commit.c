@@ -347,7 +347,8 @@ static struct store_timer_row *timer_rows(struct turn *turn, const struct step_t
 	struct store_timer_row *rows = arena_alloc(&turn->arena, (count + 1) * sizeof(*rows));
 
 	for (uint32_t i = 0; i < count; i++)
-		rows[i] = (struct store_timer_row){timers[i].token, timers[i].due_us, timers[i].node->id};
+		rows[i] = (struct store_timer_row){timers[i].token, timers[i].due_us,
+						  timers[i].node ? timers[i].node->id : STR_NONE};
 	return rows;
 }
 

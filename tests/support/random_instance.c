@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/support/random_instance.h"
 
+#include "base/iso8601.h"
+
 static struct str random_word(struct random_source *random, struct arena *arena)
 {
 	static const char *const words[] = {
@@ -32,6 +34,23 @@ static void random_keys(struct random_source *random, struct arena *arena, struc
 							    random_word(random, arena)};
 }
 
+static void random_timer(struct random_source *random, struct token *token)
+{
+	if (random_below(random, 3))
+		return;
+	token->due_us = 1 + (int64_t)random_below(random, ISO_LAST_US);
+	if (random_below(random, 2))
+		return;
+	token->period_us = 1 + (int64_t)random_below(random, INT64_MAX);
+	token->remaining = random_below(random, 2) ? -1 : 1 + (int64_t)random_below(random, 1000);
+}
+
+static void random_ready(struct token *token)
+{
+	token->state = TOKEN_READY;
+	token->due_us = token->period_us = token->remaining = 0;
+}
+
 /* A token of its own, that waits or joins in some scope. */
 static struct token *random_token(struct random_source *random, struct arena *arena,
 				  struct instance *inst)
@@ -47,6 +66,7 @@ static struct token *random_token(struct random_source *random, struct arena *ar
 	} else {
 		token->state = TOKEN_WAITING;
 		random_keys(random, arena, token);
+		random_timer(random, token);
 	}
 	return token;
 }
@@ -63,6 +83,7 @@ static void random_event(struct random_source *random, struct arena *arena, stru
 	token->node = random_word(random, arena);
 	token->state = TOKEN_WAITING;
 	random_keys(random, arena, token);
+	random_timer(random, token);
 }
 
 static void random_variables(struct random_source *random, struct arena *arena, struct scope *scope)
@@ -152,7 +173,7 @@ struct instance *random_instance(struct random_source *random, struct arena *are
 		inst->failure_event = random_value(random, arena, 3, true);
 		if (inst->token_count && inst->tokens[0].state == TOKEN_WAITING &&
 		    (inst->token_count == 1 || inst->tokens[1].host != inst->tokens[0].id))
-			inst->tokens[0].state = TOKEN_READY;
+			random_ready(&inst->tokens[0]);
 	}
 	return inst;
 }
@@ -166,7 +187,8 @@ static bool token_equal(const struct token *a, const struct token *b)
 {
 	if (a->id != b->id || a->scope != b->scope || !str_same(a->node, b->node) ||
 	    a->state != b->state || a->key_count != b->key_count || a->host != b->host ||
-	    !str_same(a->flow, b->flow))
+	    !str_same(a->flow, b->flow) || a->due_us != b->due_us || a->period_us != b->period_us ||
+	    a->remaining != b->remaining)
 		return false;
 	for (uint32_t i = 0; i < a->key_count; i++)
 		if (!str_same(a->keys[i].name, b->keys[i].name) ||

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Message boundary events, armed beside the activity. One that interrupts takes the activity's own token and ends what it
- * held; one that does not stays armed and begins a token of its own.
+ * Message and timer boundary events, armed beside the activity. One that interrupts takes the activity's own token and ends
+ * what it held; one that does not stays armed (a timer if it has a next time), and begins a token of its own.
  */
 #include "engine/nodes/nodes.h"
 

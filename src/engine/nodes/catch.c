@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Intermediate message catch events: park, and go on with the message. */
+/* Intermediate message and timer catch events: park, and go on when it is there. */
 #include "engine/nodes/nodes.h"
 
 enum result node_catch_enter(struct step *step, const struct node *node, struct error *err)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Message starts of event sub-processes, armed beside the scope. One that interrupts ends all that stands in it, the other
+ * Message and timer starts of event sub-processes, armed beside the scope. One that interrupts ends all that stands in it, the other
  * events armed beside it among that; one that does not stays armed, and what it begins runs beside the rest.
  */
 #include "engine/nodes/nodes.h"

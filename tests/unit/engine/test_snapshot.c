@@ -84,11 +84,11 @@ START_TEST(the_format_number_is_the_second_byte)
 	struct instance *inst = minimal(), *out = NULL;
 
 	snapshot_pack(inst, &bytes);
-	ck_assert_int_eq(bytes.data[1], 2);
-	bytes.data[1] = 3;
+	ck_assert_int_eq(bytes.data[1], 3);
+	bytes.data[1] = 4;
 	ck_assert_int_eq(unpack(buf_str(&bytes), inst, &out), RESULT_FATAL);
 	ck_assert_int_eq(err.code, CODE_RUNTIME_SNAPSHOT_INVALID);
-	ck_assert_ptr_nonnull(strstr(err.text, "format 3"));
+	ck_assert_ptr_nonnull(strstr(err.text, "format 4"));
 }
 END_TEST
 
@@ -178,9 +178,68 @@ START_TEST(format_1_is_read)
 	/* It goes on in the format of today. */
 	buf_reset(&bytes);
 	snapshot_pack(out, &bytes);
-	ck_assert_int_eq(bytes.data[1], 2);
+	ck_assert_int_eq(bytes.data[1], 3);
 	ck_assert_int_eq(unpack(buf_str(&bytes), inst, &back), RESULT_OK);
 	ck_assert(instance_equal(out, back));
+}
+END_TEST
+
+/* Its tokens have seven elements: no timers. */
+START_TEST(format_2_is_read)
+{
+	static const char stored[] =
+		"\x9e\x02\xa3"
+		"dep\xa1p\x01\xd3\x00\x00\x00\x00\x00\x00\x00\x07\x04\x01"
+		"\x92\x97\x02\x00\x00\xa4Wait\x01\xc0\x91\x92\xa2id\xa1"
+		"7"
+		"\x97\x03\x00\x02\xa4Late\x01\xc0\x90"
+		"\x91\x97\x00\x00\x00\x00\xc0\xc0\x81\xa1n\x05"
+		"\x91\x93\xa2id\xa1"
+		"7\xc3\xc0\xc0\xc0\xc0";
+	struct instance *inst = minimal(), *out = NULL, *back = NULL;
+
+	ck_assert_msg(unpack(str_make(stored, sizeof(stored) - 1), inst, &out) == RESULT_OK, "%s",
+		      err.text);
+	ck_assert_uint_eq(out->token_count, 2);
+	ck_assert_uint_eq(out->tokens[1].host, 2);
+	ck_assert_int_eq(out->tokens[1].due_us, 0);
+	buf_reset(&bytes);
+	snapshot_pack(out, &bytes);
+	ck_assert_int_eq(bytes.data[1], 3);
+	ck_assert_int_eq(unpack(buf_str(&bytes), inst, &back), RESULT_OK);
+	ck_assert(instance_equal(out, back));
+}
+END_TEST
+
+START_TEST(timers_that_cannot_be_are_refused)
+{
+	struct instance *inst = minimal(), *out = NULL;
+	struct token *token = inst->tokens;
+
+	token->due_us = 5;
+	token->period_us = 7;
+	token->remaining = -1;
+	snapshot_pack(inst, &bytes);
+	ck_assert_int_eq(unpack(buf_str(&bytes), inst, &out), RESULT_OK);
+	ck_assert(instance_equal(inst, out));
+	token->due_us = -5;
+	ck_refused(inst, "time of a timer");
+	token->due_us = INT64_MAX;
+	ck_refused(inst, "time of a timer");
+	token->due_us = 5;
+	token->period_us = -7;
+	ck_refused(inst, "period of a timer");
+	token->period_us = 0;
+	ck_refused(inst, "remaining times of a timer");
+	token->period_us = 7;
+	token->remaining = -2;
+	ck_refused(inst, "remaining times of a timer");
+	token->remaining = 0;
+	ck_refused(inst, "remaining times of a timer");
+	token->remaining = 1;
+	token->state = TOKEN_JOINING;
+	token->flow = STR("f");
+	ck_refused(inst, "timer of a token that does not wait");
 }
 END_TEST
 
@@ -308,7 +367,8 @@ static Suite *snapshot_suite(void)
 	TEST_ADD_ALL(tcase, random_instances_come_back_the_same,
 		     the_format_number_is_the_second_byte, a_newer_format_is_told_before_it_is_read,
 		     every_truncation_is_refused, altered_bytes_are_refused_or_consistent,
-		     format_1_is_read, torn_links_are_refused, inconsistent_instances_are_refused, a_variable_that_comes_twice_is_refused);
+		     format_1_is_read, format_2_is_read, timers_that_cannot_be_are_refused,
+		     torn_links_are_refused, inconsistent_instances_are_refused, a_variable_that_comes_twice_is_refused);
 	suite_add_tcase(suite, tcase);
 	return suite;
 }
