@@ -315,6 +315,7 @@ void checker_commit(struct checker *checker, const struct process *process,
 		    const struct segment *segment)
 {
 	checker->commits++;
+	checker_early(checker);
 	for (uint32_t i = 0; i < segment->call_count; i++) {
 		const struct segment_call *call = &segment->calls[i];
 

@@ -30,6 +30,13 @@ struct seen_send {
 	uint32_t copies; /* on its topic */
 };
 
+/* An early message that somebody waits for. */
+struct seen_pair {
+	struct id message;
+	int64_t since_us, seen_us;
+};
+#define SEEN_PAIRS_MAX 256
+
 struct checker {
 	struct sim *sim;
 	struct load *load;
@@ -40,6 +47,8 @@ struct checker {
 	struct map refusals;   /* id and replica → seen_refusals */
 	bool claim_is_gone;    /* of what is about to run: somebody commits without his claim */
 	uint64_t commits, most_refused, kept;
+	struct seen_pair pairs[SEEN_PAIRS_MAX];
+	uint32_t pair_count;
 };
 
 static inline bool event_is_done(const struct load_event *event)
@@ -56,6 +65,8 @@ void checker_sent(struct checker *checker, const char *where, struct str key);
 /* checker_rabbit.c: it has taken effect. */
 void checker_delivery_order(struct checker *checker, const struct load_event *event,
 			    const struct process *process);
+/* checker_early.c: looks for early messages that somebody waits for, and nobody brings to him. */
+void checker_early(struct checker *checker);
 /* NULL: a record of nobody's. */
 struct load_event *checker_event_of(struct checker *checker, const char *topic, int32_t partition,
 				    int64_t offset);

@@ -272,6 +272,58 @@ static bool server_locked(struct sim_database *database, struct segment *segment
 	return true;
 }
 
+/* Whether a message of the order key was kept before a wait of the key was there. */
+static bool was_before(struct tx *tx, struct id order_key, struct id key)
+{
+	struct field wait_key = field_id(key);
+
+	for (struct row *wait = table_from(tx, TABLE_WAIT, &wait_key, 1);
+	     wait && table_matches(tx, TABLE_WAIT, wait, &wait_key, 1); wait = table_next(wait))
+		for (struct row *kept = table_first(tx, TABLE_KEPT); kept; kept = table_next(kept))
+			if (id_equal(kept->fields[KEPT_order_key].id, order_key) &&
+			    kept->fields[KEPT_created].i < wait->fields[WAIT_created].i)
+				return true;
+	return false;
+}
+
+static void probe_inside(struct sim_database *database, struct segment_call *early)
+{
+	struct segment none = {0};
+	struct tx tx = {database->tables, &none, 0};
+	struct rows *rows = &early->rows;
+	uint32_t left = 0;
+
+	for (uint32_t i = 0; i < rows->row_count; i++) {
+		struct field *row = &rows->fields[(size_t)i * rows->column_count];
+		bool stays = false;
+
+		for (uint32_t k = 0; k < early->params[0].count && !stays; k++)
+			stays = early->params[0].ints[k] == row[0].i && was_before(&tx, row[1].id, early->params[2].ids[k]);
+		if (stays)
+			memmove(&rows->fields[(size_t)left++ * rows->column_count], row, rows->column_count * sizeof(*row));
+	}
+	rows->row_count = left;
+}
+
+/*
+ * The planted bugs of early messages: an answer is empty. A look of a keeper is the only segment that asks for waits alone, a last
+ * look the only one that asks for FAILED instances.
+ */
+static void server_blind(struct sim_database *database, struct segment *segment)
+{
+	struct segment_call *early = segment_find(segment, STATEMENT_EARLY_PROBE);
+	struct segment_call *waits = segment_find(segment, STATEMENT_WAIT_PROBE);
+
+	if (early && database->settings.probe_inside)
+		probe_inside(database, early);
+	if (early && database->settings.probe_blind)
+		early->rows.row_count = 0;
+	if (waits && database->settings.look_blind && segment->call_count == 1)
+		waits->rows.row_count = 0;
+	if (waits && database->settings.last_blind && segment_find(segment, STATEMENT_FAILED_PROBE))
+		waits->rows.row_count = 0;
+}
+
 static void server_run(struct sim_database *database, const struct process *process,
 		       struct segment *segment)
 {
@@ -293,6 +345,7 @@ static void server_run(struct sim_database *database, const struct process *proc
 	if (database->settings.no_fence)
 		fence = fence_disarm(database, segment, wall_us);
 	memory_segment_run(database->tables, segment, wall_us);
+	server_blind(database, segment);
 	segment->xid = xid;
 	database->stats.fenced += segment->outcome == SEGMENT_GATED && segment->gate == GATE_FENCE;
 	xact_set(database, xid,

@@ -36,6 +36,10 @@ struct sim_database_settings {
 	/* Planted bugs. */
 	bool no_fence;	    /* fences look at neither owner nor version */
 	bool release_early; /* a claim is released in a transaction of its own, before that of its step */
+	bool probe_blind;   /* who parks does not see what has come early */
+	bool probe_inside;  /* he sees only what was there when he committed, as if he had looked inside his transaction */
+	bool look_blind;    /* nor does who keeps it see who parks, though he looks */
+	bool last_blind;    /* nor at the end of its hold */
 	/* Called right before a segment that writes, at the same instant. */
 	void (*running)(void *user, const struct segment *segment);
 	/* Called after each segment that wrote has committed, with its calls as they were sent. */

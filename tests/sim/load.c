@@ -105,6 +105,8 @@ static void load_payments(struct load *load, int order, int64_t order_at_us, int
 	struct load_order *o = &load->orders[order];
 	/* All under the order's key, each under its own, or without one. */
 	uint64_t keys = o->parts > 4 ? 1 + sim_below(load->sim, 2) : sim_below(load->sim, 3);
+	/* Some come about when the order does: it parks while they are about to be kept as early. */
+	bool raced = sim_chance(load->sim, 500000);
 
 	for (int i = 0; i < o->payments; i++) {
 		int64_t at_us = order_at_us + sim_between(load->sim, -span_us / 8,
@@ -112,6 +114,8 @@ static void load_payments(struct load *load, int order, int64_t order_at_us, int
 		char key[24] = "";
 		struct load_event *event;
 
+		if (raced && sim_chance(load->sim, 600000))
+			at_us = order_at_us + sim_between(load->sim, -500 * US_PER_MS, 50 * US_PER_MS);
 		if (keys == 0)
 			snprintf(key, sizeof(key), "%s", o->id);
 		else if (keys == 1)

@@ -22,7 +22,10 @@
 	X(RELEASE_EARLY, "release-outside-transaction") \
 	X(AMQP_ACK_BEFORE_COMMIT, "amqp-ack-before-commit") \
 	X(AMQP_ACK_PAST_HOLE, "amqp-ack-past-hole") \
-	X(AMQP_CONFIRM_EARLY, "amqp-outbox-delete-before-confirm")
+	X(AMQP_CONFIRM_EARLY, "amqp-outbox-delete-before-confirm") \
+	X(EARLY_NO_LOOK, "early-nobody-looks") \
+	X(EARLY_LOOK_INSIDE, "early-look-inside-the-commit") \
+	X(EARLY_NO_LAST_LOOK, "early-no-last-look")
 
 enum world_bug {
 	BUG_NONE,
