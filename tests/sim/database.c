@@ -426,6 +426,16 @@ static void request_run(struct loop_timer *timer)
 	}
 }
 
+/* Where a step looks inside its commit, who keeps an early message meanwhile is slow about it. */
+static int64_t slowness(const struct request *request)
+{
+	struct sim_database *database = request->database;
+
+	return database->settings.probe_inside && segment_find(&request->segment, STATEMENT_EARLY_INSERT)
+		       ? sim_between(database->sim, 0, 500000)
+		       : 0;
+}
+
 static void request_arrived(struct loop_timer *timer)
 {
 	struct request *request = container_of(timer, struct request, timer);
@@ -440,7 +450,7 @@ static void request_arrived(struct loop_timer *timer)
 		release_early(database, &request->segment);
 	loop_timer_init(&request->timer, sim_world(database->sim), request_run);
 	loop_timer_start(&request->timer,
-			 sim_latency(database->sim, 50, database->settings.latency_max_us));
+			 slowness(request) + sim_latency(database->sim, 50, database->settings.latency_max_us));
 	if (request->backend->conn && !database->calm &&
 	    sim_chance(database->sim, database->settings.cut_per_million / 2)) {
 		sim_note(database->sim, "database loses the connection before %s", request->tag);

@@ -105,8 +105,6 @@ static void load_payments(struct load *load, int order, int64_t order_at_us, int
 	struct load_order *o = &load->orders[order];
 	/* All under the order's key, each under its own, or without one. */
 	uint64_t keys = o->parts > 4 ? 1 + sim_below(load->sim, 2) : sim_below(load->sim, 3);
-	/* Some come about when the order does: it parks while they are about to be kept as early. */
-	bool raced = sim_chance(load->sim, 500000);
 
 	for (int i = 0; i < o->payments; i++) {
 		int64_t at_us = order_at_us + sim_between(load->sim, -span_us / 8,
@@ -114,7 +112,7 @@ static void load_payments(struct load *load, int order, int64_t order_at_us, int
 		char key[24] = "";
 		struct load_event *event;
 
-		if (raced && sim_chance(load->sim, 600000))
+		if (o->is_raced && sim_chance(load->sim, 800000))
 			at_us = order_at_us + sim_between(load->sim, -500 * US_PER_MS, 50 * US_PER_MS);
 		if (keys == 0)
 			snprintf(key, sizeof(key), "%s", o->id);
@@ -141,8 +139,9 @@ static void load_orders(struct load *load, int64_t span_us, bool hot)
 		struct load_event *event;
 
 		snprintf(order->id, sizeof(order->id), "o-%d", i + 1);
+		order->is_raced = sim_chance(load->sim, 500000);
 		order->parts = hot ? (int)sim_between(load->sim, 5, LOAD_PARTS_MAX)
-				   : (int)sim_between(load->sim, 1, 4);
+				   : (int)sim_between(load->sim, 1, order->is_raced ? 1 : 4);
 		order->payments = order->parts + (sim_chance(load->sim, 150000) ? 1 : 0);
 		order->is_deal = sim_chance(load->sim, deals_per_million);
 		event = load_add(load, LOAD_ORDER, order->is_deal ? "deals" : "orders", i,

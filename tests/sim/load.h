@@ -31,6 +31,7 @@ struct load_order {
 	int parts;
 	int payments; /* ≥ parts */
 	bool is_deal;
+	bool is_raced; /* its payments come about when it does: it parks while they are about to be kept as early */
 	struct id instance; /* the checker's; all zero: not there yet */
 };
 
