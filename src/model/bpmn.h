@@ -56,6 +56,14 @@ void bpmn_add_loop_variable(struct bpmn_reader *reader, int line, const struct n
 void bpmn_read_process_rules(struct bpmn_reader *reader, struct element *el);
 /* bpmn_event.c: which event a node is by its definition, and what the definition says; `el` may hold several. */
 void bpmn_read_event(struct bpmn_reader *reader, struct node *node, struct element *el, bool *message);
+/*
+ * bpmn_timer.c: the rule that a text in `line` says, which is an expression if it begins with "="; never NULL. A wrong one is
+ * reported.
+ */
+struct timer_rule *bpmn_timer(struct bpmn_reader *reader, enum timer_kind kind, struct str text,
+			      int line);
+/* The timer of the node, out of its timerEventDefinition. */
+void bpmn_read_timer(struct bpmn_reader *reader, struct node *node, struct element *definition);
 /* The activity of a boundary event, when all nodes are known. */
 void bpmn_attach_boundary(struct bpmn_reader *reader, struct node *node, struct element *el,
 			  const struct map *nodes);

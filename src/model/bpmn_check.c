@@ -34,7 +34,8 @@ static void finding(const struct check *check, struct str element, int line, enu
 
 static bool takes_no_flow(const struct node *node)
 {
-	return node->kind == NODE_START || node->kind == NODE_EVENT_START ||
+	return node->kind == NODE_START || node->kind == NODE_START_TIMER ||
+	       node->kind == NODE_EVENT_START || node->kind == NODE_EVENT_START_TIMER ||
 	       node->kind == NODE_EVENT_START_ERROR || node->kind == NODE_LINK_CATCH ||
 	       node->kind == NODE_EVENT_SUBPROCESS || node_is_boundary(node);
 }
@@ -110,10 +111,10 @@ static void check_arms(const struct check *check, const struct node *node)
 	for (uint32_t i = 0; node->kind == NODE_EVENT_GATEWAY && i < node->outgoing_count; i++) {
 		const struct node *arm = node->outgoing[i]->to;
 
-		if (arm->kind != NODE_CATCH && arm->kind != NODE_RECEIVE)
+		if (arm->kind != NODE_CATCH && arm->kind != NODE_TIMER && arm->kind != NODE_RECEIVE)
 			invalid(check, node->outgoing[i],
-				"a flow out of an event-based gateway leads to a message catch event "
-				"or a receive task");
+				"a flow out of an event-based gateway leads to a message or timer "
+				"catch event or a receive task");
 		else if (arm->incoming_count > 1)
 			invalid(check, arm,
 				"what follows an event-based gateway has no other flow into it");
@@ -141,11 +142,12 @@ static void check_starts(const struct check *check, struct node *container, stru
 							sizeof(inside->event_subs[0]));
 			inside->event_subs[inside->event_sub_count++] = node;
 		}
-		if (node->kind != NODE_START && node->kind != NODE_EVENT_START &&
+		if (node->kind != NODE_START && node->kind != NODE_START_TIMER &&
+		    node->kind != NODE_EVENT_START && node->kind != NODE_EVENT_START_TIMER &&
 		    node->kind != NODE_EVENT_START_ERROR)
 			continue;
 		starts++;
-		if (container || !node->source) {
+		if (container || (!node->source && !node->timer)) {
 			plain++;
 			if (plain > 1)
 				invalid(check, node, "it begins in line %d already",
@@ -204,7 +206,7 @@ static void check_reachable(const struct check *check)
 	search.queue = arena_zalloc(&arena, sizeof(search.queue[0]) * (process->node_count + 1));
 	search.seen = arena_zalloc(&arena, process->node_count + 1);
 	for (uint32_t i = 0; i < process->node_count; i++)
-		if (process->nodes[i]->kind == NODE_START && !process->nodes[i]->container)
+		if (node_is_process_start(process->nodes[i]))
 			search_add(&search, process->nodes[i]);
 	if (search.tail)
 		search_inside(&search, &process->inside);

@@ -16,14 +16,18 @@ static const struct event_rule event_rules[] = {
 	{NODE_START, false, "messageEventDefinition", NODE_START},
 	{NODE_START, true, "messageEventDefinition", NODE_EVENT_START},
 	{NODE_START, true, "errorEventDefinition", NODE_EVENT_START_ERROR},
+	{NODE_START, false, "timerEventDefinition", NODE_START_TIMER},
+	{NODE_START, true, "timerEventDefinition", NODE_EVENT_START_TIMER},
 	{NODE_END, false, "messageEventDefinition", NODE_END},
 	{NODE_END, false, "terminateEventDefinition", NODE_END_TERMINATE},
 	{NODE_END, false, "errorEventDefinition", NODE_END_ERROR},
 	{NODE_CATCH, false, "messageEventDefinition", NODE_CATCH},
+	{NODE_CATCH, false, "timerEventDefinition", NODE_TIMER},
 	{NODE_CATCH, false, "linkEventDefinition", NODE_LINK_CATCH},
 	{NODE_THROW, false, "messageEventDefinition", NODE_THROW},
 	{NODE_THROW, false, "linkEventDefinition", NODE_LINK_THROW},
 	{NODE_BOUNDARY, false, "messageEventDefinition", NODE_BOUNDARY},
+	{NODE_BOUNDARY, false, "timerEventDefinition", NODE_BOUNDARY_TIMER},
 	{NODE_BOUNDARY, false, "errorEventDefinition", NODE_BOUNDARY_ERROR},
 };
 
@@ -78,6 +82,8 @@ static struct str error_code(struct bpmn_reader *reader, struct element *definit
 
 static void read_definition(struct bpmn_reader *reader, struct node *node, struct element *el)
 {
+	if (element_is(el, "timerEventDefinition"))
+		bpmn_read_timer(reader, node, el);
 	if (node->kind == NODE_END_ERROR || node->kind == NODE_BOUNDARY_ERROR ||
 	    node->kind == NODE_EVENT_START_ERROR)
 		node->error_code = error_code(reader, el);
@@ -131,20 +137,20 @@ void bpmn_read_event(struct bpmn_reader *reader, struct node *node, struct eleme
 		node->kind = rule->kind;
 	else if (node->kind == NODE_BOUNDARY && !reader->refused)
 		bpmn_invalid(reader, el->line,
-			     "a boundary event needs a messageEventDefinition or an "
-			     "errorEventDefinition");
+			     "a boundary event needs a messageEventDefinition, a "
+			     "timerEventDefinition or an errorEventDefinition");
 	else if (node->kind == NODE_START && in_event_sub && !reader->refused)
 		bpmn_invalid(reader, el->line,
-			     "the start of an event sub-process needs a messageEventDefinition or "
-			     "an errorEventDefinition");
+			     "the start of an event sub-process needs a messageEventDefinition, a "
+			     "timerEventDefinition or an errorEventDefinition");
 	if (found)
 		read_definition(reader, node, found);
 	if (node_is_boundary(node) || node->kind == NODE_EVENT_START ||
-	    node->kind == NODE_EVENT_START_ERROR)
+	    node->kind == NODE_EVENT_START_TIMER || node->kind == NODE_EVENT_START_ERROR)
 		node->interrupting = read_interrupting(reader, node, el);
 }
 
-/* What a message may interrupt must wait somewhere. */
+/* What a message or timer may interrupt must wait somewhere. */
 static bool may_wait(const struct node *activity)
 {
 	return activity->kind == NODE_RECEIVE || activity->kind == NODE_USER ||
@@ -167,9 +173,10 @@ void bpmn_attach_boundary(struct bpmn_reader *reader, struct node *node, struct 
 		bpmn_invalid(reader, el->line,
 			     "attachedToRef=\"%.*s\" is no activity beside the boundary event",
 			     STR_ARG(id));
-	else if (host && node->kind == NODE_BOUNDARY && !may_wait(host))
+	else if (host && node->kind != NODE_BOUNDARY_ERROR && !may_wait(host))
 		bpmn_unsupported(reader, el->line,
-				 "a message boundary event on a %s, which never waits, is not supported",
+				 "a %s boundary event on a %s, which never waits, is not supported",
+				 node->kind == NODE_BOUNDARY ? "message" : "timer",
 				 node_kind_name(host->kind));
 	if (host && node_is_activity(host) && host->container == node->container) {
 		node->host = host;

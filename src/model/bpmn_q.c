@@ -385,7 +385,8 @@ static void check_wait(struct bpmn_reader *reader, const struct node *node, bool
 
 	if (node->kind == NODE_CATCH && !message)
 		bpmn_invalid(reader, node->line,
-			     "an intermediate catch event needs a messageEventDefinition");
+			     "an intermediate catch event needs a messageEventDefinition or a "
+			     "timerEventDefinition");
 	if (!node->source)
 		bpmn_invalid(reader, node->line, "a wait needs a q:source");
 	for (uint32_t i = 0; i < node->alias_count; i++)

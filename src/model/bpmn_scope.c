@@ -116,6 +116,15 @@ static void check_loop(const struct scope *scope, const struct node *node)
 		     loop->condition);
 }
 
+/* A timer is armed where its event stands; that of an event sub-process, outside of it. */
+static void check_timer(struct scope *scope, const struct node *node)
+{
+	if (!node->timer || !node->timer->expression)
+		return;
+	scope_at(scope, node->kind == NODE_EVENT_START_TIMER ? node->container : node);
+	check_inside(scope, node->id, timer_kind_name(node->timer->kind), node->timer->expression);
+}
+
 static void check_node(const struct scope *scope, const struct node *node)
 {
 	const struct source *source = node->source;
@@ -177,6 +186,7 @@ void bpmn_check_expressions(struct build *build, const struct process *process)
 	for (uint32_t i = 0; i < process->node_count; i++) {
 		scope_at(&scope, process->nodes[i]);
 		check_node(&scope, process->nodes[i]);
+		check_timer(&scope, process->nodes[i]);
 	}
 	for (uint32_t i = 0; i < process->flow_count; i++) {
 		if (!process->flows[i]->condition)

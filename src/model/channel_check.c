@@ -96,6 +96,13 @@ static void check_reply(struct build *build, const struct node *node)
 		const struct node *start = process->nodes[i];
 		const struct channel *channel;
 
+		if (start->kind == NODE_START_TIMER)
+			finding_add(
+				build->findings, process->file, node->line, node->id,
+				CODE_CONFIG_BPMN_INVALID,
+				"q:reply names no channel, and the timer \"%.*s\", which starts the "
+				"process, has nobody to answer",
+				STR_ARG(start->id));
 		if (start->kind != NODE_START || !start->source)
 			continue;
 		channel = find(build, start->source->channel);

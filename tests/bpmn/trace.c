@@ -21,6 +21,8 @@ static const char channels[] =
 struct ledger {
 	struct step_wait waits[1000];
 	uint32_t count;
+	struct step_timer timers[1000];
+	uint32_t timer_count;
 	int64_t aliases;
 };
 
@@ -35,6 +37,7 @@ struct trace {
 	bool any;
 	uint32_t seen_sends, seen_waits;
 	bool seen_failure, seen_status;
+	int64_t step_us; /* when the last step was */
 	unsigned step, crash;
 };
 
@@ -100,6 +103,54 @@ static bool same_wait(const struct step_wait *a, const struct step_wait *b)
 	return true;
 }
 
+static void ledger_apply_timers(struct trace *trace)
+{
+	struct ledger *ledger = &trace->ledger;
+	const struct step_result *result = &trace->result;
+
+	for (uint32_t i = 0; i < result->timers_removed_count; i++) {
+		const struct step_timer *gone = &result->timers_removed[i];
+		uint32_t at = 0;
+
+		while (at < ledger->timer_count && (ledger->timers[at].token != gone->token ||
+						    ledger->timers[at].due_us != gone->due_us))
+			at++;
+		if (at == ledger->timer_count)
+			trace_fail(trace, "a timer at %.*s is removed that was not there",
+				   STR_ARG(gone->node->id));
+		ledger->timers[at] = ledger->timers[--ledger->timer_count];
+	}
+	for (uint32_t i = 0; i < result->timers_added_count; i++) {
+		ck_assert_uint_lt(ledger->timer_count, ARRAY_LEN(ledger->timers));
+		ledger->timers[ledger->timer_count++] = result->timers_added[i];
+	}
+}
+
+/* The timers that the effects have left are those on the tokens: one each at most. */
+static void ledger_check_timers(struct trace *trace)
+{
+	const struct instance *inst = trace->result.inst;
+	const struct ledger *ledger = &trace->ledger;
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; inst->status == INSTANCE_SUSPENDED && i < inst->token_count; i++)
+		count += inst->tokens[i].due_us != 0;
+	if (count != ledger->timer_count)
+		trace_fail(trace, "the instance has %u timers, its effects made %u", count,
+			   ledger->timer_count);
+	for (uint32_t i = 0; i < ledger->timer_count; i++) {
+		const struct token *token = instance_token(inst, ledger->timers[i].token);
+
+		if (!token || token->due_us != ledger->timers[i].due_us ||
+		    !str_equal(token->node, ledger->timers[i].node->id))
+			trace_fail(trace, "the timer at %.*s is not the token's",
+				   STR_ARG(ledger->timers[i].node->id));
+		for (uint32_t k = 0; k < i; k++)
+			if (ledger->timers[k].token == ledger->timers[i].token)
+				trace_fail(trace, "a token has two timers");
+	}
+}
+
 static void ledger_apply(struct trace *trace)
 {
 	struct ledger *ledger = &trace->ledger;
@@ -157,6 +208,8 @@ static void ledger_check(struct trace *trace)
 static void check_same(struct trace *trace, const struct step_result *a, const struct step_result *b)
 {
 	bool same = instance_equal(a->inst, b->inst) && a->send_count == b->send_count &&
+		    a->timers_added_count == b->timers_added_count &&
+		    a->timers_removed_count == b->timers_removed_count &&
 		    a->waits_added_count == b->waits_added_count &&
 		    a->waits_removed_count == b->waits_removed_count;
 
@@ -173,6 +226,8 @@ static void step_done(struct trace *trace)
 {
 	ledger_apply(trace);
 	ledger_check(trace);
+	ledger_apply_timers(trace);
+	ledger_check_timers(trace);
 	trace->inst = trace->result.inst;
 	if (trace->step++ == trace->crash || trace->crash == CRASH_ALWAYS) {
 		struct instance *back = engine_fixture_reload(&trace->fx, trace->inst);
@@ -184,7 +239,7 @@ static void step_done(struct trace *trace)
 	trace->any = true;
 	trace->seen_sends = trace->seen_waits = 0;
 	trace->seen_failure = trace->seen_status = false;
-	trace->fx.env.now_us++;
+	trace->step_us = trace->fx.env.now_us++;
 }
 
 /* Nothing was seen that the trace does not say. */
@@ -298,6 +353,116 @@ static void do_message(struct trace *trace, struct str rest)
 	step_done(trace);
 }
 
+static int64_t read_duration(struct trace *trace, struct str text)
+{
+	int64_t us = 0;
+
+	if (!iso_duration_parse(text, &us))
+		trace_fail(trace, "%.*s is no duration", STR_ARG(text));
+	return us;
+}
+
+/* Moves the clock to the time, and by what the rest says beyond it. */
+static void come(struct trace *trace, int64_t due_us, struct str rest)
+{
+	int64_t *now_us = &trace->fx.env.now_us;
+	struct str word = next_word(&rest);
+
+	if (*now_us < due_us)
+		*now_us = due_us;
+	if (str_equal(word, STR("late")))
+		*now_us = due_us + read_duration(trace, next_word(&rest));
+	else if (word.len)
+		trace_fail(trace, "no such word: %.*s", STR_ARG(word));
+}
+
+/* A timer starts the instance: as the trace has one instance only, at its first time. */
+static void do_start_timer(struct trace *trace, struct str rest)
+{
+	struct str id = next_word(&rest);
+	const struct process *process = trace->fx.deployment->processes[0];
+	const struct node *node = process_node(process, id);
+	struct event event = {.headers = NULL};
+	struct step_result again;
+	int64_t remaining;
+
+	if (trace->any || !node || node->kind != NODE_START_TIMER)
+		trace_fail(trace, "no timer starts the instance at %.*s", STR_ARG(id));
+	if (!timer_first(node->timer, trace->fx.env.now_us, &event.time_us, &remaining))
+		trace_fail(trace, "its times have passed");
+	come(trace, event.time_us, rest);
+	for (int round = 0; round < 2; round++)
+		if (engine_start(&trace->fx.env, trace->fx.id, STR("acme"), node, &event,
+				 round ? &again : &trace->result, &trace->fx.err) != RESULT_OK)
+			trace_fail(trace, "start: %s", trace->fx.err.text);
+	check_same(trace, &trace->result, &again);
+	step_done(trace);
+}
+
+/* The oldest token at the node that has a timer. */
+static const struct token *find_timer(struct trace *trace, struct str node)
+{
+	const struct instance *inst = trace->inst;
+
+	for (uint32_t i = 0; inst->status == INSTANCE_SUSPENDED && i < inst->token_count; i++)
+		if (inst->tokens[i].due_us && str_equal(inst->tokens[i].node, node))
+			return &inst->tokens[i];
+	return NULL;
+}
+
+/* A fire that is stale, and a message for what waits for none, change nothing. */
+static void check_refusals(struct trace *trace, const struct token *token)
+{
+	const struct node *node = wait_node(trace->fx.deployment, trace->inst, token);
+	struct event event = engine_fixture_event(&trace->fx, "a", "{\"id\": 1}");
+	struct step_result none;
+
+	if (engine_fire(&trace->fx.env, trace->inst, token->id, token->due_us + 1, &none,
+			&trace->fx.err) != RESULT_AGAIN)
+		trace_fail(trace, "a stale timer fires");
+	if (!node->source && engine_resume(&trace->fx.env, trace->inst, token->id, &event, &none,
+					   &trace->fx.err) != RESULT_AGAIN)
+		trace_fail(trace, "a message resumes a timer");
+}
+
+static void do_fire(struct trace *trace, struct str rest)
+{
+	struct str id = next_word(&rest);
+	const struct token *token = find_timer(trace, id);
+	struct step_result again;
+
+	if (!token)
+		trace_fail(trace, "no timer at %.*s", STR_ARG(id));
+	check_refusals(trace, token);
+	come(trace, token->due_us, rest);
+	for (int round = 0; round < 2; round++)
+		if (engine_fire(&trace->fx.env, trace->inst, token->id, token->due_us,
+				round ? &again : &trace->result, &trace->fx.err) != RESULT_OK)
+			trace_fail(trace, "fire: %s", trace->fx.err.text);
+	check_same(trace, &trace->result, &again);
+	step_done(trace);
+}
+
+static void do_cancel(struct trace *trace)
+{
+	if (engine_cancel(&trace->fx.env, trace->inst, &trace->result, &trace->fx.err) != RESULT_OK)
+		trace_fail(trace, "cancel: %s", trace->fx.err.text);
+	step_done(trace);
+}
+
+/* It fails from outside of the engine, as when a body cannot be coded. */
+static void do_fail(struct trace *trace)
+{
+	struct error why = ERROR_INIT;
+
+	error_set(&why, RESULT_REJECT, CODE_OUTBOUND_ENCODE_FAILED, "not written");
+	engine_fail(&trace->fx.env, trace->inst, trace->fx.id, STR("acme"), NULL, NULL, &why, NULL,
+		    &trace->result);
+	trace->result.send_count = 0;
+	step_done(trace);
+	trace->seen_failure = true;
+}
+
 static void do_restore(struct trace *trace)
 {
 	if (engine_restore(&trace->fx.env, trace->inst, &trace->result, &trace->fx.err) != RESULT_OK)
@@ -354,6 +519,32 @@ static void see_variable(struct trace *trace, struct str rest)
 		trace_fail(trace, "%.*s is %s", STR_ARG(name), have);
 }
 
+/* "NODE DURATION …": the timers in the order of their tokens, and how long after the step they are due. */
+static void see_timers(struct trace *trace, struct str rest)
+{
+	const struct instance *inst = trace->inst;
+
+	for (uint32_t i = 0; i < inst->token_count; i++) {
+		const struct token *token = &inst->tokens[i];
+		struct str node, span;
+		int64_t want;
+
+		if (!token->due_us)
+			continue;
+		node = next_word(&rest);
+		span = next_word(&rest);
+		want = str_starts_with(span, STR("-"))
+			       ? -read_duration(trace, str_make(span.ptr + 1, span.len - 1))
+		       : span.len ? read_duration(trace, span)
+				  : 0;
+		if (!str_equal(node, token->node) || token->due_us - trace->step_us != want)
+			trace_fail(trace, "the timer at %.*s is due after %lld us",
+				   STR_ARG(token->node), (long long)(token->due_us - trace->step_us));
+	}
+	if (next_word(&rest).len)
+		trace_fail(trace, "there are fewer timers");
+}
+
 static void see_failure(struct trace *trace, struct str rest)
 {
 	const struct instance *inst = trace->inst;
@@ -392,9 +583,9 @@ static void see_joins(struct trace *trace, struct str rest)
 	buf_done(&want);
 }
 
-static void see_completed(struct trace *trace)
+static void see_status(struct trace *trace, enum instance_status status)
 {
-	if (trace->inst->status != INSTANCE_COMPLETED)
+	if (trace->inst->status != status)
 		trace_fail(trace, "it is %s", instance_status_name(trace->inst->status));
 }
 
@@ -411,6 +602,16 @@ static void do_line(struct trace *trace, struct str line)
 		do_start(trace, rest);
 	else if (str_equal(word, STR("message")))
 		do_message(trace, rest);
+	else if (str_equal(word, STR("start-timer")))
+		do_start_timer(trace, rest);
+	else if (str_equal(word, STR("fire")))
+		do_fire(trace, rest);
+	else if (str_equal(word, STR("pass")))
+		trace->fx.env.now_us += read_duration(trace, next_word(&rest));
+	else if (str_equal(word, STR("fail")))
+		do_fail(trace);
+	else if (str_equal(word, STR("cancel")))
+		do_cancel(trace);
 	else if (str_equal(word, STR("restore")))
 		do_restore(trace);
 	else if (str_equal(word, STR("nobody"))) {
@@ -430,8 +631,12 @@ static void do_line(struct trace *trace, struct str line)
 		see_variable(trace, rest);
 	else if (str_equal(word, STR("failed")))
 		see_failure(trace, rest);
+	else if (str_equal(word, STR("timers")))
+		see_timers(trace, rest);
 	else if (str_equal(word, STR("completed")))
-		see_completed(trace);
+		see_status(trace, INSTANCE_COMPLETED);
+	else if (str_equal(word, STR("terminated")))
+		see_status(trace, INSTANCE_TERMINATED);
 	else
 		trace_fail(trace, "no such line: %.*s", STR_ARG(line));
 }

@@ -18,7 +18,11 @@ static void check_node(const struct node *node)
 	assert(node->kind != NODE_SCRIPT || node->script);
 	assert(node->kind != NODE_SUBPROCESS || (start && start->kind == NODE_START));
 	assert(node->kind != NODE_EVENT_SUBPROCESS ||
-	       (start && (start->kind == NODE_EVENT_START || start->kind == NODE_EVENT_START_ERROR)));
+	       (start && (start->kind == NODE_EVENT_START || start->kind == NODE_EVENT_START_TIMER ||
+			  start->kind == NODE_EVENT_START_ERROR)));
+	assert(!node_is_timer(node) || node->timer);
+	assert(node->kind != NODE_START_TIMER ||
+	       (node->timer && !node->timer->expression && !node->container));
 	assert(!start || start->container == node);
 	assert(node->kind != NODE_CALL || (node->called && node->called->inside.start));
 	assert(!node_is_boundary(node) || (node->host && node->host->container == node->container));
