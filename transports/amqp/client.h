@@ -4,8 +4,8 @@
  * with rabbitmq-c; a test or a simulator has a broker of its own behind the same table. Epochs, windows, confirms, backoff and
  * reconnecting are above it.
  *
- * A handle is one connection. Every request of a channel is sent at once and answered by an event; none waits for its
- * answer. A request that cannot be sent is no error of the caller's: the connection is lost, and poll says so.
+ * A handle is one connection. Every request of a channel is sent when the loop's turn ends, at the latest, and answered by an
+ * event; none waits for its answer. A request that cannot be sent is no error of the caller's: the connection is lost, and poll says so.
  *
  * Life cycle: check on the main thread; open, everything else and close on the handle's loop.
  * Threads: one loop a handle. `ready` is called on that loop, never from inside a call of this table, when poll has

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The client seam over rabbitmq-c, 0.11 and later. The library is used as a codec with a socket: methods are sent with
- * amqp_send_method, and one loop reads the frames of all channels with amqp_simple_wait_frame_noblock until there are none. Its
- * helpers that wait for the frames of one channel are not used: they drop or hoard those of the others.
+ * The client seam over rabbitmq-c, 0.11 and later. The library is used as a codec with a socket: frames are encoded by
+ * it and sent together when the loop's turn ends (sender.c), and one loop reads the frames of all channels with
+ * amqp_simple_wait_frame_noblock until there are none. Its helpers that wait for the frames of one channel are not used: they drop or hoard those of the others.
  *
  * Connecting and logging in are calls that wait. They run on the loop of the connection, since there is nothing else for it to
  * do without one (what was delivered before is settled too late anyway), and are bounded by short timeouts; only
@@ -29,6 +29,7 @@
 #include "base/time.h"
 #include "transports/amqp/connect.h"
 #include "transports/amqp/frames.h"
+#include "transports/amqp/sender.h"
 #include "transports/amqp/table.h"
 #include "transports/amqp/watchdog.h"
 
@@ -45,13 +46,14 @@ struct rabbit_handle {
 	void *user;
 	amqp_connection_state_t conn;
 	struct frames frames;
+	struct sender sender;
 	struct arena send; /* of one publication */
 	struct watchdog watchdog;
 	uv_poll_t poller;
 	struct loop_timer heartbeat;
-	struct task wake;
+	struct task wake, flush;
 	int64_t heartbeat_us;
-	bool lost, lost_told, wake_posted, closed;
+	bool lost, lost_told, wake_posted, flush_posted, closed;
 	bool tick; /* the next poll also looks for missing heartbeats */
 	char lost_text[256];
 	char product[96];
@@ -61,8 +63,8 @@ struct rabbit_handle {
 
 static void handle_free_check(struct rabbit_handle *handle)
 {
-	/* The poller's close and a posted wake-up both still come by. */
-	if (handle->closed && !handle->wake_posted && !handle->poller.data)
+	/* The poller's close and what was posted still come by. */
+	if (handle->closed && !handle->wake_posted && !handle->flush_posted && !handle->poller.data)
 		free(handle);
 }
 
@@ -102,6 +104,40 @@ static void handle_lose(struct rabbit_handle *handle, const char *what, const ch
 
 /* --- sending --- */
 
+static void flush_now(struct rabbit_handle *handle)
+{
+	int status;
+
+	if (handle->lost || !sender_has_frames(&handle->sender))
+		return;
+	watchdog_begin(&handle->watchdog);
+	status = sender_flush(&handle->sender);
+	watchdog_end(&handle->watchdog);
+	if (status != AMQP_STATUS_OK)
+		handle_lose(handle, "sending failed", amqp_error_string2(status));
+}
+
+static void flush_run(struct task *task)
+{
+	struct rabbit_handle *handle = container_of(task, struct rabbit_handle, flush);
+
+	handle->flush_posted = false;
+	if (handle->closed)
+		handle_free_check(handle);
+	else
+		flush_now(handle);
+}
+
+/* Behind what is posted already, which may have more to send. */
+static void flush_later(struct rabbit_handle *handle)
+{
+	if (handle->flush_posted || !sender_has_frames(&handle->sender))
+		return;
+	handle->flush_posted = true;
+	handle->flush.run = flush_run;
+	loop_post(handle->loop, &handle->flush);
+}
+
 static void send_method(struct rabbit_handle *handle, uint16_t channel, amqp_method_number_t id, void *method)
 {
 	int status;
@@ -109,10 +145,11 @@ static void send_method(struct rabbit_handle *handle, uint16_t channel, amqp_met
 	if (handle->lost)
 		return;
 	watchdog_begin(&handle->watchdog);
-	status = amqp_send_method(handle->conn, channel, id, method);
+	status = sender_method(&handle->sender, channel, id, method);
 	watchdog_end(&handle->watchdog);
 	if (status != AMQP_STATUS_OK)
 		handle_lose(handle, "sending failed", amqp_error_string2(status));
+	flush_later(handle);
 }
 
 static void rabbit_channel_open(struct rabbit_handle *handle, uint16_t channel)
@@ -212,11 +249,11 @@ static void rabbit_publish(struct rabbit_handle *handle, uint16_t channel, struc
 		to.headers = table_write(&handle->send, &from->headers);
 	}
 	watchdog_begin(&handle->watchdog);
-	status = amqp_basic_publish(handle->conn, channel, rabbit_bytes(exchange), rabbit_bytes(routing_key), 1, 0,
-				    &to, rabbit_bytes(body));
+	status = sender_publish(&handle->sender, channel, exchange, routing_key, &to, body);
 	watchdog_end(&handle->watchdog);
 	if (status != AMQP_STATUS_OK)
 		handle_lose(handle, "publishing failed", amqp_error_string2(status));
+	flush_later(handle);
 }
 
 /* --- reading --- */
@@ -247,6 +284,7 @@ static void answer_close(struct rabbit_handle *handle, const struct rabbit_event
 		send_method(handle, event->channel, AMQP_CHANNEL_CLOSE_OK_METHOD, &channel_ok);
 	if (event->kind == RABBIT_EVENT_LOST) {
 		send_method(handle, 0, AMQP_CONNECTION_CLOSE_OK_METHOD, &connection_ok);
+		flush_now(handle);
 		handle_lose(handle, "the broker closed the connection", event->text);
 	}
 }
@@ -522,6 +560,7 @@ static enum result rabbit_open(void *broker UNUSED, struct loop *loop, const str
 		handle->heartbeat_us = settings->heartbeat_s * US_PER_S;
 	socket_limit(fd, 2 * handle->heartbeat_us);
 	frames_init(&handle->frames);
+	sender_init(&handle->sender, conn, strncmp(settings->url, "amqps:", 6) == 0);
 	arena_init(&handle->send);
 	snprintf(handle->product, sizeof(handle->product), "%.*s %.*s", STR_ARG(rabbit_server_property(conn, "product")),
 		 STR_ARG(rabbit_server_property(conn, "version")));
@@ -548,6 +587,8 @@ static void rabbit_close(struct rabbit_handle **handle_ptr, bool is_orderly)
 
 	*handle_ptr = NULL;
 	loop_timer_stop(&handle->heartbeat);
+	if (is_orderly)
+		flush_now(handle);
 	if (is_orderly && !handle->lost) {
 		watchdog_begin(&handle->watchdog);
 		amqp_connection_close(handle->conn, AMQP_REPLY_SUCCESS);
@@ -558,6 +599,7 @@ static void rabbit_close(struct rabbit_handle **handle_ptr, bool is_orderly)
 	watchdog_stop(&handle->watchdog);
 	amqp_destroy_connection(handle->conn);
 	frames_done(&handle->frames);
+	sender_done(&handle->sender);
 	arena_done(&handle->send);
 	handle->closed = true;
 }

@@ -33,6 +33,9 @@
 #define RETRY_MAX_MS 15000
 #define WARN_MIN_MS 5000
 #define WARN_MAX_MS 300000
+/* What is done behind a message that is not yet waits so long for a run to form: one frame answers that, however long it is, and
+ * the broker has less to do. At most a quarter of the window waits. */
+#define ACK_HOLES_US (10 * US_PER_MS)
 /* For each answer that a stop waits for. */
 #define ANSWER_US (5 * US_PER_S)
 #define CODE_NOT_FOUND 404
@@ -75,7 +78,7 @@ struct amqp_consumer {
 	uint32_t unsettled;
 	bool returns_are_counted; /* the deliveries of this subscription show that the broker counts returns */
 	int64_t retry_ms, warn_ms;
-	struct loop_timer retry, warn, answer;
+	struct loop_timer retry, warn, answer, holes;
 	bool flush_posted;
 	struct task flush, end;
 };
@@ -146,6 +149,7 @@ static void lease_end(struct amqp_consumer *consumer)
 
 	consumer->channel_state = CHANNEL_DOWN;
 	loop_timer_stop(&consumer->retry);
+	loop_timer_stop(&consumer->holes);
 	if (!lease)
 		return;
 	consumer->lease = NULL;
@@ -171,12 +175,34 @@ static void send_nack(void *user, uint64_t tag)
 	client_of(consumer)->nack(consumer->link->handle, consumer->channel.number, tag);
 }
 
-static void flush(struct amqp_consumer *consumer, bool with_back)
+static void flush(struct amqp_consumer *consumer, enum tags_flush what)
 {
 	const struct tags_out out = {send_ack, send_nack, consumer};
 
 	if (consumer->lease && consumer->connected)
-		tags_flush(&consumer->lease->tags, with_back, &out);
+		tags_flush(&consumer->lease->tags, what, &out);
+}
+
+static void flush_running(struct amqp_consumer *consumer, enum tags_flush what)
+{
+	const struct tags *tags;
+
+	flush(consumer, what | TAGS_BACK);
+	tags = consumer->lease ? &consumer->lease->tags : NULL;
+	if (!tags || !tags_kept(tags))
+		loop_timer_stop(&consumer->holes);
+	else if (tags_kept(tags) > consumer->prefetch / 4u)
+		flush(consumer, TAGS_HOLES);
+	else if (!loop_timer_is_started(&consumer->holes))
+		loop_timer_start(&consumer->holes, ACK_HOLES_US);
+}
+
+static void holes_due(struct loop_timer *timer)
+{
+	struct amqp_consumer *consumer = container_of(timer, struct amqp_consumer, holes);
+
+	if (consumer->phase == PHASE_RUNNING)
+		flush_running(consumer, TAGS_HOLES);
 }
 
 static void flush_run(struct task *task)
@@ -184,7 +210,10 @@ static void flush_run(struct task *task)
 	struct amqp_consumer *consumer = container_of(task, struct amqp_consumer, flush);
 
 	consumer->flush_posted = false;
-	flush(consumer, consumer->phase == PHASE_RUNNING);
+	if (consumer->phase == PHASE_RUNNING)
+		flush_running(consumer, TAGS_RUN);
+	else
+		flush(consumer, TAGS_HOLES);
 	stop_check(consumer);
 }
 
@@ -478,7 +507,7 @@ static void consumer_end(struct amqp_consumer *consumer)
  */
 static void channel_close(struct amqp_consumer *consumer)
 {
-	flush(consumer, false);
+	flush(consumer, TAGS_HOLES);
 	if (consumer->lease && consumer->connected && tags_are_out(&consumer->lease->tags) &&
 	    broker_of(consumer).version >= NACKS_IN_ORDER)
 		client_of(consumer)->nack_all(consumer->link->handle, consumer->channel.number);
@@ -539,6 +568,7 @@ static void consumer_stop(struct consumer *base)
 	consumer->phase = PHASE_STOPPING;
 	loop_timer_stop(&consumer->retry);
 	loop_timer_stop(&consumer->warn);
+	loop_timer_stop(&consumer->holes);
 	if (consumer->channel_state == CHANNEL_CONSUMING || consumer->channel_state == CHANNEL_SUBSCRIBING) {
 		consumer->channel_state = CHANNEL_CANCELLING;
 		client_of(consumer)->cancel(consumer->link->handle, consumer->channel.number);
@@ -583,5 +613,6 @@ struct consumer *amqp_consumer_new(struct transport_connection *connection, cons
 	loop_timer_init(&consumer->retry, loop, retry_due);
 	loop_timer_init(&consumer->warn, loop, warn_missing);
 	loop_timer_init(&consumer->answer, loop, answer_timeout);
+	loop_timer_init(&consumer->holes, loop, holes_due);
 	return &consumer->base;
 }

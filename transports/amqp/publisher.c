@@ -24,6 +24,9 @@
 #include "transports/amqp/amqp.h"
 
 #define WINDOW 512
+/* Publications between two looks at what has come, and the longest time between two. */
+#define PUBLISH_BURST 32
+#define DRAIN_US (10 * US_PER_MS)
 #define BODY_MAX (16u << 20)
 #define REOPEN_MIN_MS 50
 #define REOPEN_MAX_MS 5000
@@ -258,13 +261,21 @@ static void publish_one(struct amqp_publisher *publisher, struct publication *pu
 	}
 }
 
-/* What has come is read before each publication: it may say that there is to be none, and rabbitmq-c before 0.14 waits without
- * end when it finds a heartbeat overdue that lies unread. */
+/* What has come is read before every few publications: it may say that there are to be none, or make room in the window; and
+ * rabbitmq-c before 0.14 waits without end when it finds a heartbeat overdue that lies unread, so before any that comes later. */
 static void pump(struct amqp_publisher *publisher)
 {
+	int64_t drained_us = 0;
+	unsigned burst = 0;
+
 	publisher->pumping = true;
 	while (can_publish(publisher)) {
-		link_drain(publisher->link);
+		int64_t now_us = loop_now_us(publisher->base.loop);
+
+		if (burst++ % PUBLISH_BURST == 0 || now_us > drained_us + DRAIN_US) {
+			link_drain(publisher->link);
+			drained_us = now_us;
+		}
 		if (can_publish(publisher))
 			publish_one(publisher, list_first(&publisher->waiting, struct publication, link));
 	}

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A ring of one byte a tag between the lowest that is not answered and the newest, and a list of what was settled since the last
- * flush: a flush costs what it answers and not what the window holds.
+ * flush: a flush costs what it answers or keeps and not what the window holds.
  */
 #include "transports/amqp/tags.h"
 
@@ -125,8 +125,15 @@ static void flush_back(struct tags *tags, const struct tags_out *out)
 	pop_run(tags, &multiple);
 }
 
-void tags_flush(struct tags *tags, bool with_back, const struct tags_out *out)
+size_t tags_kept(const struct tags *tags)
 {
+	return tags->settled_count;
+}
+
+void tags_flush(struct tags *tags, enum tags_flush what, const struct tags_out *out)
+{
+	bool with_back = (what & TAGS_BACK) && tags->back_count;
+	bool with_holes = (what & TAGS_HOLES) || with_back;
 	bool multiple;
 	uint64_t last = pop_run(tags, &multiple);
 	size_t kept = 0;
@@ -138,7 +145,7 @@ void tags_flush(struct tags *tags, bool with_back, const struct tags_out *out)
 
 		if (tag < tags->low)
 			continue; /* in the run */
-		if (*state_at(tags, tag) == TAG_STATE_BACK) {
+		if (*state_at(tags, tag) == TAG_STATE_BACK || !with_holes) {
 			tags->settled[kept++] = tag;
 			continue;
 		}
@@ -146,6 +153,6 @@ void tags_flush(struct tags *tags, bool with_back, const struct tags_out *out)
 		*state_at(tags, tag) = TAG_STATE_ANSWERED;
 	}
 	tags->settled_count = kept;
-	if (with_back && kept)
+	if (with_back)
 		flush_back(tags, out);
 }

@@ -106,14 +106,32 @@ START_TEST(test_acks_are_gathered)
 	rig_done(&b->sink, 1);
 	rig_done(&b->sink, 3);
 	calls_are(b, "ack 1 <=3; ");
+	/* Behind one that is not done it waits a moment for the run. */
 	rig_done(&b->sink, 5);
-	calls_are(b, "ack 1 5; ");
+	calls_are(b, "");
 	rig_done(&b->sink, 4);
+	calls_are(b, "ack 1 <=5; ");
 	rig_done(&b->sink, 6);
-	calls_are(b, "ack 1 <=6; ");
-	ck_assert_uint_eq(b->consumer->settled_done, 6);
+	calls_are(b, "ack 1 6; ");
+	deliver(b, 7, 14);
+	rig_done(&b->sink, 8);
+	rig_loop_advance(&b->loop, 9 * US_PER_MS);
+	calls_are(b, "");
+	rig_loop_advance(&b->loop, 1 * US_PER_MS);
+	calls_are(b, "ack 1 8; ");
+	/* At most a quarter of the window waits. */
+	rig_done(&b->sink, 9);
+	rig_done(&b->sink, 10);
+	calls_are(b, "");
+	rig_done(&b->sink, 12);
+	calls_are(b, "ack 1 9; ack 1 10; ack 1 12; ");
+	rig_done(&b->sink, 13);
+	rig_done(&b->sink, 7);
+	calls_are(b, "ack 1 7; ");
+	ck_assert_uint_eq(b->consumer->settled_done, 12);
+	/* A stop waits for nothing. */
 	stop(b);
-	calls_are(b, "cancel 1; close 1; disconnect; ");
+	calls_are(b, "cancel 1; ack 1 13; close 1; disconnect; ");
 	bench_end(b);
 }
 END_TEST
