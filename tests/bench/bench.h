@@ -8,6 +8,7 @@
  *	driver engine SECONDS       a whole replica, fed and drained through the local transport
  *	driver reference SECONDS N  the same rows by N connections, one transaction a step
  *	driver verify ORDERS        the digest of what the first ORDERS orders have left behind
+ *	driver pace SECONDS RATE    hold-relay at so many steps a second, whatever becomes of them, and how late each was
  *	driver history              takes instances of a loop from one step to another, as standard input says
  *
  * Order number n is the same in every run: its texts all have the same length, so that rows have the same size.
@@ -80,5 +81,6 @@ int bench_capture(void);
 int bench_reference(int64_t seconds, unsigned connections);
 int bench_verify(uint64_t orders);
 int bench_history(void);
+int bench_pace(int64_t seconds, int64_t rate);
 
 #endif

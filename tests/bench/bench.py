@@ -47,7 +47,8 @@ def step(build, name, argv, cwd):
         fail(f"{name} failed, see {log}")
 
 
-def build_driver():
+def build_driver(programs=("tests/bench/driver",)):
+    """Builds and returns the path of the driver; `programs` are make targets."""
     build = os.path.abspath(os.environ.get("SUTRA_BENCH_BUILD") or os.path.join(ROOT, "build-bench"))
     configure = os.path.join(ROOT, "configure")
     os.makedirs(build, exist_ok=True)
@@ -58,7 +59,7 @@ def build_driver():
     status = os.path.join(build, "config.status")
     if not os.path.exists(status) or os.path.getmtime(status) < os.path.getmtime(configure):
         step(build, "configure", [configure, "CFLAGS=-O2 -g"], build)
-    step(build, "make", ["make", f"-j{os.cpu_count()}", "tests/bench/driver"], build)
+    step(build, "make", ["make", f"-j{os.cpu_count()}", *programs], build)
     return os.path.join(build, "tests", "bench", "driver")
 
 
@@ -128,10 +129,10 @@ class Server:
         return self.server.psql(sql)[0][0]
 
     def figures(self):
-        commits, wal, fpi = self.server.psql(
-            "select d.xact_commit, pg_current_wal_lsn() - '0/0', w.wal_fpi "
+        commits, wal, fpi, image = self.server.psql(
+            "select d.xact_commit, pg_current_wal_lsn() - '0/0', w.wal_fpi, w.wal_fpi * current_setting('block_size')::int "
             "from pg_stat_database d, pg_stat_wal w where d.datname = 'sutra'")[0]
-        return {"commits": int(commits), "wal": int(wal), "fpi": int(fpi),
+        return {"commits": int(commits), "wal": int(wal), "fpi": int(fpi), "image": int(image),
                 "cpu": processor_seconds(self.server.process.pid)}
 
     def measure(self, run):

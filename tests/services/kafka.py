@@ -43,8 +43,9 @@ SOURCE = os.path.join(TESTS, "services", "kafka")
 CLUSTER_ID = "c3V0cmEtdGVzdHMtMDAwMQ"
 READY = "Kafka Server started"
 # Serial collector and first-tier compiler: the quickest start; the log says little but when the server is up.
+QUICK_COMPILER = "-XX:TieredStopAtLevel=1"
 JVM = [
-    "-Xms64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData",
+    "-Xms64m", "-XX:+UseSerialGC", QUICK_COMPILER, "-XX:-UsePerfData",
     "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
     "-Dorg.slf4j.simpleLogger.log.kafka.server.KafkaRaftServer=info",
 ]
@@ -181,13 +182,14 @@ class Kafka:
 
     properties   more server.properties, e.g. {"message.max.bytes": 20 << 20}
     heap         the JVM's heap limit; 256m serves hundreds of thousands of messages, payloads of 100 MB want more
+    fast         for figures: with the JVM's second compiler, which takes its time to be at its best
     folder       where it lives; a scratch folder by default, which close() removes
 
     bootstrap    "127.0.0.1:PORT", the same over restarts
     start(), stop() (2 s), kill() (-9), restart() (kill and start, 3 s), freeze(), thaw().
     """
 
-    def __init__(self, properties=None, heap="256m", folder=None):
+    def __init__(self, properties=None, heap="256m", folder=None, fast=False):
         self.installation = Installation().ready()
         self.scratch = folder is None
         self.folder = folder or scratch("kafka")
@@ -199,6 +201,7 @@ class Kafka:
         self.bootstrap = f"127.0.0.1:{self.port}"
         self.properties = dict(properties or {})
         self.heap = heap
+        self.jvm = [option for option in JVM if option != QUICK_COMPILER] if fast else JVM
         self.process = Process("kafka", os.path.join(self.folder, "log"))
         if known.get("pid"):
             self.process.attach(known["pid"])
@@ -209,7 +212,7 @@ class Kafka:
         properties = os.path.join(self.folder, "server.properties")
         write_properties(properties, self.data, self.port, self.controller_port, self.properties)
         self.process.start(
-            ["java", "-XX:SharedArchiveFile=" + self.installation.path("kafka.jsa"), *QUIET_ARCHIVE, *JVM,
+            ["java", "-XX:SharedArchiveFile=" + self.installation.path("kafka.jsa"), *QUIET_ARCHIVE, *self.jvm,
              "-Xmx" + self.heap, "-cp", self.installation.class_path(), "kafka.Kafka", properties],
             cwd=self.folder, detach=detach,
         )
