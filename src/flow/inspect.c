@@ -78,33 +78,41 @@ static struct str event_id_of(const struct delivery *dlv, struct str id_header)
 /* --- is it asked for? --- */
 
 /* Event ids may come from an expression: then only their digests are at hand. */
-static bool has_inbox_key(const struct delivery *dlv, struct str text)
+static bool has_inbox_key(const struct delivery *dlv, const struct id *keys, uint32_t count, struct str text)
 {
-	const struct lane_request *request = &dlv->request;
-	struct id key;
+	struct id key = store_inbox_key(dlv->request.tenant, dlv->request.channel, text);
 
-	if (is_lent(dlv) || dlv->is_place || !request->inbox_key_count)
-		return false;
-	key = store_inbox_key(request->tenant, request->channel, text);
-	for (uint32_t i = 0; i < request->inbox_key_count; i++)
-		if (id_equal(request->inbox_keys[i], key))
+	for (uint32_t i = 0; i < count; i++)
+		if (id_equal(keys[i], key))
 			return true;
 	return false;
+}
+
+/* Its place knows an early message without having it. */
+static const struct place_early *early_of(const struct delivery *dlv)
+{
+	return dlv->is_place && !dlv->message ? container_of(dlv, const struct place, dlv)->early : NULL;
 }
 
 static bool is_message(const struct delivery *dlv, const struct inspection *ask)
 {
 	const struct message *message = dlv->message;
 	const struct event *event = event_of(dlv);
+	const struct lane_request *request = &dlv->request;
+	const struct place_early *early = early_of(dlv);
 	struct str text = ask->message;
 
+	if (early && text.len)
+		return str_equal(text, early->source) ||
+		       has_inbox_key(dlv, early->inbox_keys, early->inbox_key_count, text);
 	if (!message || !text.len)
 		return false;
 	return str_equal(text, message->source) || str_equal(text, message->identity) ||
 	       str_equal(text, message->message_id) || (event && str_equal(text, event->id)) ||
 	       str_equal(text, header_of(message, ask->id_header)) ||
 	       str_equal(text, header_of(message, STR("sutra-outbox-key"))) || is_cloudevent(message, text) ||
-	       has_inbox_key(dlv, text);
+	       (!is_lent(dlv) && !dlv->is_place &&
+		has_inbox_key(dlv, request->inbox_keys, request->inbox_key_count, text));
 }
 
 static bool key_is_asked(const struct inspection *ask, struct id key)
@@ -272,6 +280,8 @@ static void inspect_delivery(const struct delivery *dlv, struct inspection *ask)
 		out->source = copy_text(ask->arena, dlv->message->source);
 		out->event_id = copy_text(ask->arena, event_id_of(dlv, ask->id_header));
 	}
+	if (early_of(dlv))
+		out->source = copy_text(ask->arena, early_of(dlv)->source);
 	copy_order(dlv, ask->arena, out);
 	copy_try(dlv, ask->arena, out);
 }

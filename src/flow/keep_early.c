@@ -27,7 +27,7 @@
 
 static size_t looked_for_bytes(const struct lane_request *request)
 {
-	size_t bytes = request->looked_for_count * sizeof(struct looked_for);
+	size_t bytes = request->looked_for_count * sizeof(struct looked_for) + request->message->source.len;
 
 	for (uint32_t i = 0; i < request->looked_for_count; i++)
 		bytes += request->looked_for[i].name.len + request->looked_for[i].value.len;
@@ -46,20 +46,25 @@ static struct str text_put(char **at, struct str text)
 
 struct place_early *place_early_new(const struct lane_request *request)
 {
-	size_t keys = request->interest_count * sizeof(struct id);
-	struct place_early *early = mem_alloc(sizeof(*early) + keys + looked_for_bytes(request));
+	size_t keys = request->interest_count * sizeof(struct id), ids = request->inbox_key_count * sizeof(struct id);
+	struct place_early *early = mem_alloc(sizeof(*early) + keys + ids + looked_for_bytes(request));
 	char *at;
 
 	*early = (struct place_early){.key_count = request->interest_count,
 				      .looked_for_count = request->looked_for_count,
+				      .inbox_key_count = request->inbox_key_count,
 				      .view = request->view_number,
 				      .polls = request->error.code != CODE_RUNTIME_CORRELATION_NOT_FOUND};
 	memcpy(early->keys, request->interest, keys);
-	early->looked_for = (struct looked_for *)(early->keys + early->key_count);
+	early->inbox_keys = early->keys + early->key_count;
+	if (ids)
+		memcpy(early->inbox_keys, request->inbox_keys, ids);
+	early->looked_for = (struct looked_for *)(early->inbox_keys + early->inbox_key_count);
 	at = (char *)(early->looked_for + early->looked_for_count);
 	for (uint32_t i = 0; i < early->looked_for_count; i++)
 		early->looked_for[i] = (struct looked_for){text_put(&at, request->looked_for[i].name),
 							   text_put(&at, request->looked_for[i].value)};
+	early->source = text_put(&at, request->message->source);
 	return early;
 }
 

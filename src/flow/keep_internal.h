@@ -16,8 +16,11 @@ struct place_early {
 	uint64_t view; /* by which the keys were made */
 	bool polls; /* tried again with backoff all the same: a live instance has its alias, and may end instead of waiting */
 	uint32_t key_count;
-	uint32_t looked_for_count;
-	struct looked_for *looked_for; /* for people */
+	uint32_t looked_for_count, inbox_key_count;
+	/* For people: */
+	struct looked_for *looked_for;
+	struct str source;
+	struct id *inbox_keys; /* of its event id, by the rules */
 	struct id keys[];
 };
 

@@ -116,7 +116,10 @@ class Why(harness.Case):
         def look():
             held = self.asked("channel", "default/payments")["deliveries"]
             return held and self.asked("message", f"default/payments/{held[0]['source']}")
-        message = wait_until(lambda: (m := look()) and m["state"] == "held" and m, 20, "it to be held")
+        message = wait_until(lambda: (m := look()) and m["state"] == "kept" and m["deliveries"] and m, 20, "it to be kept")
+        self.assertEqual("early", message["kept"]["kind"])
+        self.assertIn("has come early", self.cause(message, "kept"))
+        self.assertIsNotNone(message["deliveries"][0]["unmatchedUntil"])
         self.assertIn(f"= {order.id}", self.cause(message, "unmatched"))
         self.assertEqual(order.id, message["deliveries"][0]["lookedFor"][0]["value"])
         source = message["deliveries"][0]["source"]

@@ -348,8 +348,7 @@ START_TEST(more_than_are_told_of_are_counted)
 		snprintf(id, sizeof(id), "i%d", n);
 		flow_fixture_send_message(f, "events", item(f, key, n, id));
 	}
-	ck_assert(flow_fixture_wait_held(f, "events", INSPECT_MAX + 7));
-	/* Some may be on a lane at any moment. */
+	/* Some are on a lane at any moment, more where the machine is slow. */
 	while (ask(f, &asked, (struct inspection){0})->matches <= INSPECT_MAX)
 		asked_free(&asked);
 	ck_assert_uint_eq(asked.inspection.count, INSPECT_MAX);
