@@ -226,7 +226,7 @@ START_TEST(deep_source_is_found)
 		struct buf source = BUF_INIT;
 		struct error err = ERROR_INIT;
 
-		for (int n = 0; n < 20000; n++)
+		for (int n = 0; n < 2000; n++)
 			buf_add_text(&source, open[i]);
 		buf_add_text(&source, "1");
 		expr.source = buf_str(&source);
