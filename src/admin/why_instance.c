@@ -110,10 +110,13 @@ static void status_cause(struct admin_request *request, const struct why_instanc
 
 static void write_wait(struct buf *out, const struct token *token, const struct node *node)
 {
+	char due[TIME_TEXT_SIZE];
+
 	json_open(out, '{');
 	json_text(out, "node", token->node);
 	json_text(out, "channel", node && node->source ? node->source->channel : STR_NONE);
 	json_text(out, "messageType", node && node->source ? node->source->type_value : STR_NONE);
+	json_text(out, "dueAt", token->due_us ? str_of(time_format(token->due_us, due)) : STR_NONE);
 	json_name(out, "keys");
 	json_open(out, '[');
 	for (uint32_t i = 0; i < token->key_count; i++) {
@@ -144,6 +147,17 @@ static void wait_cause(struct admin_request *request, struct buf *causes, const 
 		  channel.ptr ? " on channel " : "", STR_ARG(channel), *keys ? keys : "no key that could find it");
 }
 
+static void timer_cause(struct buf *causes, const struct token *token)
+{
+	static const struct why_cause cause = {WHY_DATABASE, "timer", CODE_NONE,
+					       "Nothing before that time. If it has passed, the timer leader is late or there is none: "
+					       "`/admin/leases` says which replica leads."};
+	char due[TIME_TEXT_SIZE];
+
+	why_cause(causes, &cause, "it waits at %.*s for a timer that is due at %s", STR_ARG(token->node),
+		  time_format(token->due_us, due));
+}
+
 static void write_waits(struct admin_request *request, const struct why_instance *why, struct buf *causes)
 {
 	enum instance_status status = (enum instance_status)rows_at(&why->row, 0, 4)->i;
@@ -161,7 +175,10 @@ static void write_waits(struct admin_request *request, const struct why_instance
 		if (token->state != TOKEN_WAITING)
 			continue;
 		write_wait(out, token, node);
-		wait_cause(request, causes, token, node, has_come);
+		if (token->due_us)
+			timer_cause(causes, token);
+		if (token->key_count || !token->due_us)
+			wait_cause(request, causes, token, node, has_come);
 	}
 	json_close(out, ']');
 }

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Properties of whole runs of random processes that are well-formed: blocks in blocks, each of one entry and one exit. They
- * are written as diagrams and loaded as any, so none may be refused, nor warned of. Then, whatever message comes when:
+ * are written as diagrams and loaded as any, so none may be refused, nor warned of. Then, whatever message or timer comes when:
  *   - a run that goes through its snapshot after every step equals one that stays in memory;
  *   - no step fails, and each ends the instance or leaves it waiting for something;
  *   - tokens are conserved: as many leave a block as came in, unless something interrupted one around it; each open scope
  *     has a token in it;
- *   - to fail an instance and to restore it changes nothing, and the effects on the waits cancel out.
+ *   - to fail an instance and to restore it changes nothing, and the effects on the waits and timers cancel out.
  */
-#include "engine/step.h"
+#include "engine/behaviour.h"
 
 #include "tests/support/engine_fixture.h"
 #include "tests/support/random_instance.h"
@@ -28,6 +28,7 @@ struct writer {
 	unsigned ids;      /* given so far */
 	unsigned blocks;   /* with marks */
 	unsigned depth;
+	struct arena texts;
 	bool interrupts;   /* something in it may end a block early */
 };
 
@@ -38,6 +39,25 @@ struct writer {
 static unsigned new_id(struct writer *writer)
 {
 	return writer->ids++;
+}
+
+/* What makes an event wait: for the message, or for a time. */
+static const char *random_event_rules(struct writer *writer)
+{
+	static const char *const timers[] = {
+		"<timeDuration>PT10S</timeDuration>",
+		"<timeDuration>=('PT' .. (n or 0) .. 'S')</timeDuration>",
+		"<timeDate>2027-01-15T08:01:00Z</timeDate>",
+		"<timeDate>=now('PT0.5S')</timeDate>",
+		"<timeCycle>R/PT7S</timeCycle>",
+		"<timeCycle>R3/PT7S</timeCycle>",
+		"<timeCycle>=(payload and 'R2/PT3S' or 'R4/2027-01-15T08:00:05Z/PT1M')</timeCycle>",
+	};
+
+	if (random_below(writer->random, 2))
+		return WAIT_RULES "<messageEventDefinition/>";
+	return arena_printf(&writer->texts, "<timerEventDefinition>%s</timerEventDefinition>",
+			    timers[random_below(writer->random, ARRAY_LEN(timers))]);
 }
 
 static void flow(struct writer *writer, unsigned from, unsigned to, const char *condition)
@@ -74,13 +94,34 @@ static const char *random_condition(struct writer *writer)
 	return conditions[random_below(writer->random, ARRAY_LEN(conditions))];
 }
 
+static void side_path(struct writer *writer, unsigned from);
+
+/* A boundary event beside a wait, which goes on. */
+static void reminder(struct writer *writer, unsigned host)
+{
+	unsigned event = new_id(writer);
+
+	buf_printf(&writer->nodes,
+		   "<boundaryEvent id=\"n%u\" attachedToRef=\"n%u\" cancelActivity=\"false\">%s</boundaryEvent>\n",
+		   event, host, random_event_rules(writer));
+	side_path(writer, event);
+}
+
 static struct block leaf(struct writer *writer)
 {
 	static const char *const waits[] = {"receiveTask", "userTask"};
 	unsigned id = new_id(writer);
 	const char *kind = waits[random_below(writer->random, 2)];
 
-	switch (random_below(writer->random, 4)) {
+	switch (random_below(writer->random, 6)) {
+	case 4:
+		buf_printf(&writer->nodes, "<intermediateCatchEvent id=\"n%u\">%s</intermediateCatchEvent>\n",
+			   id, random_event_rules(writer));
+		break;
+	case 5:
+		buf_printf(&writer->nodes, "<%s id=\"n%u\">" WAIT_RULES "</%s>\n", kind, id, kind);
+		reminder(writer, id);
+		break;
 	case 0:
 		buf_printf(&writer->nodes,
 			   "<scriptTask id=\"n%u\"><script>n = (n or 0) + 1</script></scriptTask>\n", id);
@@ -133,9 +174,8 @@ static struct block event_gateway(struct writer *writer)
 		struct block block = any_block(writer);
 
 		buf_printf(&writer->nodes,
-			   "<intermediateCatchEvent id=\"n%u\">" WAIT_RULES
-			   "<messageEventDefinition/></intermediateCatchEvent>\n",
-			   arm);
+			   "<intermediateCatchEvent id=\"n%u\">%s</intermediateCatchEvent>\n", arm,
+			   random_event_rules(writer));
 		flow(writer, split, arm, NULL);
 		flow(writer, arm, block.in, NULL);
 		flow(writer, block.out, join, NULL);
@@ -185,9 +225,8 @@ static void event_subprocess(struct writer *writer, bool interrupting)
 	buf_printf(&writer->nodes, "<subProcess id=\"n%u\" triggeredByEvent=\"true\">\n", id);
 	start = new_id(writer);
 	buf_printf(&writer->nodes,
-		   "<startEvent id=\"n%u\" isInterrupting=\"%s\">" WAIT_RULES
-		   "<messageEventDefinition/></startEvent>\n",
-		   start, interrupting ? "true" : "false");
+		   "<startEvent id=\"n%u\" isInterrupting=\"%s\">%s</startEvent>\n", start,
+		   interrupting ? "true" : "false", random_event_rules(writer));
 	side_path(writer, start);
 	buf_add_text(&writer->nodes, "</subProcess>\n");
 	writer->interrupts |= interrupting;
@@ -222,9 +261,8 @@ static struct block subprocess(struct writer *writer)
 	interrupting = random_below(writer->random, 2);
 	event = new_id(writer);
 	buf_printf(&writer->nodes,
-		   "<boundaryEvent id=\"n%u\" attachedToRef=\"n%u\" cancelActivity=\"%s\">" WAIT_RULES
-		   "<messageEventDefinition/></boundaryEvent>\n",
-		   event, id, interrupting ? "true" : "false");
+		   "<boundaryEvent id=\"n%u\" attachedToRef=\"n%u\" cancelActivity=\"%s\">%s</boundaryEvent>\n",
+		   event, id, interrupting ? "true" : "false", random_event_rules(writer));
 	writer->interrupts |= interrupting;
 	if (interrupting) {
 		/* The token goes on behind the block by another way. */
@@ -283,6 +321,7 @@ static struct deployment *random_process(struct writer *writer)
 	unsigned start = new_id(writer);
 
 	buf_init(&writer->nodes);
+	arena_init(&writer->texts);
 	buf_printf(&writer->nodes,
 		   "<startEvent id=\"n%u\"><extensionElements><q:source channel=\"in\"/>"
 		   "<q:alias name=\"id\" expression=\"payload.id\"/></extensionElements>"
@@ -295,19 +334,20 @@ static struct deployment *random_process(struct writer *writer)
 		   STR_ARG(buf_str(&writer->nodes)));
 	deployment = fixture_deployment("m", "1", channels, text.data);
 	buf_done(&writer->nodes);
+	arena_done(&writer->texts);
 	buf_done(&text);
 	return deployment;
 }
 
 struct run {
 	int64_t marks[MAX_BLOCKS][2]; /* how often each block was entered and left */
-	int64_t waits;
+	int64_t waits, timers;
 };
 
 static void check_step(struct run *run, const struct step_result *result)
 {
 	const struct instance *inst = result->inst;
-	int64_t waiting = 0;
+	int64_t waiting = 0, timed = 0;
 
 	ck_assert_msg(!result->failed, "%s: %s at %.*s", code_text(result->failure.code),
 		      result->failure.text, STR_ARG(inst->failure_node));
@@ -317,9 +357,13 @@ static void check_step(struct run *run, const struct step_result *result)
 		run->marks[body[0].via.u64][body[1].via.boolean]++;
 	}
 	run->waits += (int64_t)result->waits_added_count - result->waits_removed_count;
-	for (uint32_t i = 0; i < inst->token_count; i++)
+	run->timers += (int64_t)result->timers_added_count - result->timers_removed_count;
+	for (uint32_t i = 0; i < inst->token_count; i++) {
 		waiting += inst->tokens[i].state == TOKEN_WAITING;
-	ck_assert_int_eq(run->waits, waiting);
+		timed += inst->tokens[i].due_us != 0;
+	}
+	ck_assert_int_eq(run->waits, waiting - timed);
+	ck_assert_int_eq(run->timers, timed);
 	ck_assert_int_eq(inst->status, waiting ? INSTANCE_SUSPENDED : INSTANCE_COMPLETED);
 	for (uint32_t i = 1; i < inst->scope_count; i++) {
 		bool lived_in = false;
@@ -364,11 +408,34 @@ static void check_fail_and_restore(struct engine_fixture *fx, const struct insta
 					&fx->err),
 			 RESULT_OK);
 	ck_assert_uint_eq(failed.waits_removed_count, restored.waits_added_count);
+	ck_assert_uint_eq(failed.timers_removed_count, restored.timers_added_count);
+	for (uint32_t i = 0; i < failed.timers_removed_count; i++)
+		ck_assert_int_eq(failed.timers_removed[i].due_us, restored.timers_added[i].due_us);
 	restored.inst->version = inst->version;
 	ck_assert(instance_equal(restored.inst, inst));
 }
 
-static void run_process(uint64_t seed, unsigned *completed, unsigned *steps)
+/* The token's message comes or, at times late, its timer. */
+static enum result resume(struct engine_fixture *fx, const struct instance *inst, uint32_t token,
+			  const struct event *event, struct step_result *out)
+{
+	int64_t due_us = instance_token(inst, token)->due_us;
+
+	if (!due_us)
+		return engine_resume(&fx->env, inst, token, event, out, &fx->err);
+	return engine_fire(&fx->env, inst, token, due_us, out, &fx->err);
+}
+
+static void pass_time(struct engine_fixture *fx, struct random_source *random, int64_t due_us)
+{
+	fx->env.now_us++;
+	if (due_us > fx->env.now_us)
+		fx->env.now_us = due_us;
+	if (random_below(random, 5) == 0)
+		fx->env.now_us += (int64_t)random_below(random, 40000000);
+}
+
+static void run_process(uint64_t seed, unsigned *completed, unsigned *steps, unsigned *fired)
 {
 	struct random_source random = {.state = seed};
 	struct writer writer = {.random = &random, .depth = 2 + (unsigned)random_below(&random, 4)};
@@ -393,10 +460,10 @@ static void run_process(uint64_t seed, unsigned *completed, unsigned *steps)
 		if (random_below(&random, 8) == 0)
 			check_fail_and_restore(&fx, stays.inst);
 		token = choose_token(&random, stays.inst);
-		fx.env.now_us++;
-		ck_assert_int_eq(engine_resume(&fx.env, stays.inst, token, &event, &stays, &fx.err),
-				 RESULT_OK);
-		ck_assert_int_eq(engine_resume(&fx.env, back, token, &event, &reloads, &fx.err), RESULT_OK);
+		*fired += instance_token(stays.inst, token)->due_us != 0;
+		pass_time(&fx, &random, instance_token(stays.inst, token)->due_us);
+		ck_assert_int_eq(resume(&fx, stays.inst, token, &event, &stays), RESULT_OK);
+		ck_assert_int_eq(resume(&fx, back, token, &event, &reloads), RESULT_OK);
 	}
 	for (unsigned i = 0; stays.inst->status == INSTANCE_COMPLETED && i < writer.blocks; i++) {
 		if (writer.interrupts)
@@ -410,13 +477,14 @@ static void run_process(uint64_t seed, unsigned *completed, unsigned *steps)
 
 START_TEST(blocks)
 {
-	unsigned completed = 0, steps = 0;
+	unsigned completed = 0, steps = 0, fired = 0;
 
 	for (uint64_t seed = 1; seed <= 1000; seed++)
-		run_process(seed, &completed, &steps);
+		run_process(seed, &completed, &steps, &fired);
 	/* They must not all be trivial, nor all endless. */
 	ck_assert_uint_gt(completed, 600);
 	ck_assert_uint_gt(steps, 3000);
+	ck_assert_uint_gt(fired, 500);
 }
 END_TEST
 
@@ -458,7 +526,7 @@ static void run_tampered(uint64_t seed, unsigned *resumed)
 		snapshot_pack(result.inst, &bytes);
 		if (snapshot_unpack(&fx.arena, arena_str(&fx.arena, buf_str(&bytes)), fx.id, STR("default"),
 				    result.inst->version, &back, &fx.err) == RESULT_OK &&
-		    engine_resume(&fx.env, back, token, &event, &result, &fx.err) == RESULT_OK)
+		    resume(&fx, back, token, &event, &result) == RESULT_OK)
 			++*resumed;
 		buf_done(&bytes);
 		if (!back)

@@ -65,6 +65,28 @@ START_TEST(empty)
 }
 END_TEST
 
+/* A timer that starts a process subscribes to nothing. */
+START_TEST(timer_starts_take_no_messages)
+{
+	const struct member members[] = {
+		{"a", "1", CHANNELS(CHANNEL("in", "")),
+		 "<process id=\"P\"><startEvent id=\"T\"><timerEventDefinition><timeCycle>R/PT1M</timeCycle>"
+		 "</timerEventDefinition></startEvent><sequenceFlow id=\"f\" sourceRef=\"T\" targetRef=\"C\"/>"
+		 "<intermediateCatchEvent id=\"C\"><timerEventDefinition><timeDuration>PT1S</timeDuration>"
+		 "</timerEventDefinition></intermediateCatchEvent><sequenceFlow id=\"g\" sourceRef=\"C\" "
+		 "targetRef=\"E\"/><endEvent id=\"E\"/></process>",
+		 DEPLOYMENT_ACTIVE},
+	};
+	struct view *view = make(members, 1, NULL);
+	const struct route *route = view_route(view, STR("default"), STR("in"));
+
+	ck_assert_ptr_nonnull(route);
+	ck_assert_uint_eq(route->start_count, 0);
+	ck_assert_uint_eq(route->wait_count, 0);
+	view_unref(&view);
+}
+END_TEST
+
 START_TEST(routes)
 {
 	const struct member members[] = {
@@ -194,7 +216,7 @@ static Suite *view_suite(void)
 	Suite *suite = suite_create("view");
 	TCase *tcase = tcase_create("view");
 
-	TEST_ADD_ALL(tcase, empty, routes, active_waits_first, draining_spawns_only, shared_channel,
+	TEST_ADD_ALL(tcase, empty, timer_starts_take_no_messages, routes, active_waits_first, draining_spawns_only, shared_channel,
 		     conflicts);
 	suite_add_tcase(suite, tcase);
 	return suite;
