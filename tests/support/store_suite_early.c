@@ -79,7 +79,7 @@ static struct store_probe probe(const char *tenant, const char *value)
 static const struct field *listed(uint32_t n)
 {
 	const struct rows *rows =
-		rig_query(&suite_rig, ",a,", false, STATEMENT_KEPT_LIST, NULL, NULL, ID_NONE, LIMIT);
+		rig_query(&suite_rig, ",a,", false, STATEMENT_KEPT_LIST, NULL, NULL, ID_NONE, LIMIT, LIMIT);
 
 	for (uint32_t i = 0; i < rows->row_count; i++)
 		if (id_equal(rows_at(rows, i, 0)->id, KEPT(n)))
