@@ -40,6 +40,10 @@ struct step {
 	struct step_result *out;
 
 	const struct process *event_process; /* whose source that is */
+	uint32_t answered; /* the token that a message resumes; 0 = none */
+	msgpack_object validation; /* what did not hold of the event, as a map; nil = nothing */
+	msgpack_object fault;      /* the BPMN error that was caught last, as a map; nil = none */
+	const struct process *fault_process; /* whose event caught it */
 	struct instance_wait_key *event_keys; /* what the wait that it resumes was registered under */
 	uint32_t event_key_count;
 	int64_t event_due_us, event_period_us, event_remaining; /* its timer */
@@ -71,6 +75,7 @@ struct step {
 	size_t name_count;
 	size_t name_cap;
 	uint32_t names_scope;
+	uint32_t names_token; /* whose locals are among them; 0 = nobody's */
 	bool names_valid;
 	uint8_t seed_version[8], seed_token[4]; /* big-endian, so that a seed is the same on every machine */
 	char instance_text[ID_TEXT_SIZE];
@@ -85,6 +90,11 @@ struct node_behaviour {
 	/* The scope that the token at step->at opened is over, and still there. NULL: this kind opens none. */
 	enum result (*ended)(struct step *step, const struct node *node, uint32_t scope,
 			     struct error *err);
+	/* The timer of a parked token is due. NULL: as resume(). */
+	enum result (*fire)(struct step *step, const struct node *node, struct error *err);
+	/* The message for a parked token says that it is an error. NULL: it is thrown. */
+	enum result (*failed)(struct step *step, const struct node *node, struct str code,
+			      struct str message, struct error *err);
 };
 extern const struct node_behaviour node_behaviours[NODE_KIND_COUNT];
 
@@ -130,6 +140,8 @@ const struct process *step_process(struct step *step, uint32_t scope);
 const struct node *step_node(struct step *step, const struct token *token);
 
 /* wait.c */
+/* The token at step->at waits at `node`, under the keys of its aliases. Nothing is armed beside it yet. */
+enum result step_wait_begin(struct step *step, const struct node *node, struct error *err) MUST_CHECK;
 /* Parks the token at step->at, and arms the events beside it. */
 enum result step_park(struct step *step, const struct node *node, struct error *err) MUST_CHECK;
 /* Arms an event in `scope`, beside the token `host` or, with 0, beside the scope. */
@@ -184,7 +196,11 @@ enum result step_begin_event_subprocess(struct step *step, uint32_t scope, const
  * Throws a BPMN error at the node where step->at stands. RESULT_OK: something caught it, and step->at is where it goes on.
  * Else RESULT_REJECT, and `err` is left alone.
  */
-enum result step_throw(struct step *step, struct str code, struct error *err) MUST_CHECK;
+enum result step_throw(struct step *step, struct str code, struct str message,
+		       struct error *err) MUST_CHECK;
+/* The same, and an error of the step when nothing catches it. `message`: for people, may be absent. */
+enum result step_raise(struct step *step, struct str code, struct str message,
+		       struct error *err) MUST_CHECK;
 
 /* join.c */
 /* The token at step->at stays at the gateway until tokens have come by the other flows. */
@@ -205,6 +221,24 @@ enum result loop_ended(struct step *step, const struct node *node, uint32_t scop
 /* emit.c: the q:send and the q:reply of a node, if it has them. */
 enum result step_emit(struct step *step, const struct node *node, struct error *err) MUST_CHECK;
 
+/* task.c */
+/* The token at step->at begins at a node: its inputs, if it has any. */
+enum result task_begin(struct step *step, const struct node *node, struct error *err) MUST_CHECK;
+/* It is through: outputs, what is to be sent (with `emit`), and away. */
+enum result task_end(struct step *step, const struct node *node, bool emit,
+		     struct error *err) MUST_CHECK;
+/* The inputs as a map. */
+msgpack_object task_inputs(struct step *step);
+/* NULL if the token has none of that name. */
+const msgpack_object *token_local(const struct token *token, struct str name);
+/* Of the token at step->at. */
+enum result step_local_set(struct step *step, struct str name, const msgpack_object *value,
+			   struct error *err) MUST_CHECK;
+void step_local_remove(struct step *step, struct str name);
+void step_locals_drop(struct step *step, struct token *token);
+/* Which row the request of a token's channel call is; false if there is none. */
+bool token_request(const struct token *token, struct step_withdrawn *out);
+
 /* scope.c */
 enum result step_eval(struct step *step, const struct node *node, const struct expression *expr,
 		      msgpack_object *out, struct error *err) MUST_CHECK;
@@ -221,6 +255,13 @@ enum result step_set(struct step *step, uint32_t scope, struct str name,
 		     const msgpack_object *value, struct error *err) MUST_CHECK;
 /* The value of a variable of exactly this scope; NULL if it has none. */
 const msgpack_object *step_get(struct step *step, uint32_t scope, struct str name);
+/* Whether the variable that `scope` sees may have the value. */
+enum result step_check_value(struct step *step, uint32_t scope, struct str name,
+			     const msgpack_object *value, struct error *err) MUST_CHECK;
+/* Holds the size of all variables against the limit; `name`: what was set last. */
+enum result step_check_bytes(struct step *step, struct str name, struct error *err) MUST_CHECK;
+/* Unsets the transient ones, at the end of a step. */
+void step_drop_transients(struct step *step);
 /* Takes every variable that has a source. */
 enum result step_receive(struct step *step, const struct node *node, struct error *err) MUST_CHECK;
 /* Counts what a step makes; refuses one that makes too much. */
@@ -237,6 +278,13 @@ void step_forget(struct step *step, const struct scope *scope);
  */
 enum result scalar_text(struct arena *arena, const msgpack_object *value, const char *what,
 			struct str name, struct str *out, struct error *err) MUST_CHECK;
+/* What q:validate finds in the event: {code = …} of the first rule that does not hold, or nil. RESULT_REJECT with EXPRESSION_*. */
+enum result event_validation(const struct step_env *env, struct str tenant, const struct node *node,
+			     const struct event *event, msgpack_object *out,
+			     struct error *err) MUST_CHECK;
+/* The error that a message is, by its headers; absent = it is none. */
+struct str event_error_code(struct arena *arena, const struct event *event);
+struct str event_error_message(struct arena *arena, const struct event *event);
 
 /* instance.c */
 /* The process of a scope, the node of a token; NULL if the deployment lacks it. */

@@ -15,6 +15,7 @@ enum result engine_cancel(const struct step_env *env, const struct instance *ins
 	next->status = INSTANCE_TERMINATED;
 	next->version = inst->version + 1;
 	next->token_count = 0;
+	next->scope_count = 1; /* nobody holds the others any more */
 	next->aliases = NULL;
 	next->alias_count = 0;
 	next->failure_code = next->failure_detail = next->failure_node = STR_NONE;
@@ -24,9 +25,11 @@ enum result engine_cancel(const struct step_env *env, const struct instance *ins
 		.aliases_removed = inst->aliases,
 		.aliases_removed_count = inst->alias_count,
 	};
-	/* Those of a FAILED instance are gone already. */
-	if (inst->status != INSTANCE_FAILED)
-		instance_waits_changed(env, inst, next, out);
+	instance_waits_changed(env, inst, next, out);
+	instance_calls_changed(env, inst, next, 0, out);
+	/* The waits and timers of a FAILED instance are gone already. */
+	if (inst->status == INSTANCE_FAILED)
+		out->waits_removed_count = out->timers_removed_count = 0;
 	return RESULT_OK;
 }
 

@@ -103,12 +103,26 @@ enum result engine_correlate(const struct step_env *env, struct str tenant, cons
 	return RESULT_OK;
 }
 
-enum result engine_validate(const struct step_env *env, struct str tenant, const struct node *node,
-			    const struct event *event, struct error *err)
+struct str event_error_code(struct arena *arena, const struct event *event)
 {
-	if (!node->source)
-		return RESULT_OK;
-	for (uint32_t i = 0; i < node->source->validate_count; i++) {
+	struct str code = event->headers ? header_text(arena, event->headers, STR("error-code"))
+					 : STR_NONE;
+
+	return code.len ? code : STR_NONE;
+}
+
+struct str event_error_message(struct arena *arena, const struct event *event)
+{
+	return event->headers ? header_text(arena, event->headers, STR("error-message")) : STR_NONE;
+}
+
+/* The first rule that does not hold; NULL = all do. */
+static enum result find_broken_rule(const struct step_env *env, struct str tenant,
+				    const struct node *node, const struct event *event,
+				    const struct validate_rule **out, struct error *err)
+{
+	*out = NULL;
+	for (uint32_t i = 0; node->source && i < node->source->validate_count && !*out; i++) {
 		const struct validate_rule *rule = &node->source->validates[i];
 		msgpack_object value;
 		enum result result = message_eval(env, tenant, node, event, rule->expression,
@@ -117,10 +131,39 @@ enum result engine_validate(const struct step_env *env, struct str tenant, const
 		if (result != RESULT_OK)
 			return result;
 		if (!expression_truth(&value))
-			return error_set(err, RESULT_REJECT, CODE_INBOUND_VALIDATION_REJECT,
-					 "%.*s: `%.*s` does not hold", STR_ARG(rule->code),
-					 STR_ARG(rule->expression->source));
+			*out = rule;
 	}
+	return RESULT_OK;
+}
+
+enum result engine_validate(const struct step_env *env, struct str tenant, const struct node *node,
+			    const struct event *event, struct error *err)
+{
+	const struct validate_rule *rule;
+	enum result result;
+
+	/* An answer that is an error need not look like one that is none. */
+	if (node_is_wait(node) && event_error_code(env->arena, event).ptr)
+		return RESULT_OK;
+	result = find_broken_rule(env, tenant, node, event, &rule, err);
+	if (result != RESULT_OK || !rule || node->process->route_validation)
+		return result;
+	return error_set(err, RESULT_REJECT, CODE_INBOUND_VALIDATION_REJECT,
+			 "%.*s: `%.*s` does not hold", STR_ARG(rule->code),
+			 STR_ARG(rule->expression->source));
+}
+
+enum result event_validation(const struct step_env *env, struct str tenant, const struct node *node,
+			     const struct event *event, msgpack_object *out, struct error *err)
+{
+	const struct validate_rule *rule;
+	enum result result = find_broken_rule(env, tenant, node, event, &rule, err);
+
+	*out = value_nil();
+	if (result != RESULT_OK || !rule)
+		return result;
+	*out = value_map(env->arena, 1);
+	out->via.map.ptr[0] = (msgpack_object_kv){value_text(STR("code")), value_text(rule->code)};
 	return RESULT_OK;
 }
 

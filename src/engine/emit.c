@@ -63,8 +63,12 @@ static enum result send_add(struct step *step, const struct node *node,
 			    const struct expression *body, struct step_send send, struct error *err)
 {
 	struct step_result *out = step->out;
-	enum result result = step_eval(step, node, body, &send.body, err);
+	enum result result = RESULT_OK;
 
+	if (body)
+		result = step_eval(step, node, body, &send.body, err);
+	else
+		send.body = task_inputs(step); /* a channel call */
 	if (result == RESULT_OK)
 		result = step_made(step, value_size(&send.body), err);
 	if (result == RESULT_OK)

@@ -56,7 +56,7 @@ struct step_wait *instance_waits(struct arena *arena, const struct instance *ins
 		const struct token *token = &inst->tokens[i];
 		const struct node *node = message_node(deployment, inst, token);
 
-		if (node)
+		if (node && token->key_count)
 			waits[(*count)++] = token_wait(token, node);
 	}
 	return waits;
@@ -120,7 +120,7 @@ void instance_waits_changed(const struct step_env *env, const struct instance *b
 		const struct token *token = &before->tokens[i];
 		const struct node *node = message_node(env->deployment, before, token);
 
-		if (node && has_left(token, after))
+		if (node && token->key_count && has_left(token, after))
 			out->waits_removed[out->waits_removed_count++] = token_wait(token, node);
 	}
 	waiting = count_waiting(after);
@@ -130,10 +130,26 @@ void instance_waits_changed(const struct step_env *env, const struct instance *b
 		const struct token *token = &after->tokens[i];
 		const struct node *node = message_node(env->deployment, after, token);
 
-		if (node && token->fresh)
+		if (node && token->key_count && token->fresh)
 			out->waits_added[out->waits_added_count++] = token_wait(token, node);
 	}
 	timers_changed(env, before, after, out);
+}
+
+void instance_calls_changed(const struct step_env *env, const struct instance *before,
+			    const struct instance *after, uint32_t answered, struct step_result *out)
+{
+	for (uint32_t i = 0; before && i < before->token_count; i++) {
+		const struct token *token = &before->tokens[i];
+		struct step_withdrawn request;
+
+		if (token->id == answered || !has_left(token, after) || !token_request(token, &request))
+			continue;
+		if (!out->withdrawn)
+			out->withdrawn = arena_alloc(env->arena, before->token_count *
+									 sizeof(*out->withdrawn));
+		out->withdrawn[out->withdrawn_count++] = request;
+	}
 }
 
 static bool alias_is_unique(const struct node *node, struct str name)

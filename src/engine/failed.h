@@ -30,6 +30,9 @@ struct step_timer *instance_timers(struct arena *arena, const struct instance *i
  */
 void instance_waits_changed(const struct step_env *env, const struct instance *before,
 			    const struct instance *after, struct step_result *out);
+/* Which requests of channel calls are given up: of all that have ended but that of the token `answered` (0 = none). */
+void instance_calls_changed(const struct step_env *env, const struct instance *before,
+			    const struct instance *after, uint32_t answered, struct step_result *out);
 
 /* An event as a value that a snapshot can hold, and back. */
 msgpack_object event_to_value(struct arena *arena, const struct event *event);

@@ -45,6 +45,11 @@ enum token_state {
 };
 const char *token_state_name(enum token_state state); /* "WAITING" … */
 
+struct scope_variable {
+	struct str name;
+	msgpack_object value;
+};
+
 struct token {
 	uint32_t id;    /* unique in the instance, never reused, never 0 */
 	uint32_t scope; /* scope id */
@@ -61,12 +66,10 @@ struct token {
 	int64_t due_us; /* of a waiting token: when its timer is due, wall clock; 0 = it has none */
 	int64_t period_us; /* of a timer that is armed again when it fires: the distance of its times; 0 = it fires once */
 	int64_t remaining; /* how often it is due after that; -1 = without end */
+	/* What is known at this token only while it is at its task: inputs, and what the engine remembers of a channel call. */
+	struct scope_variable *locals;
+	uint32_t local_count;
 	bool fresh; /* it parked in this step; not stored */
-};
-
-struct scope_variable {
-	struct str name;
-	msgpack_object value;
 };
 
 /*

@@ -45,6 +45,8 @@ void step_stand(struct step *step, uint32_t id, const struct node *node)
 {
 	struct token *token = step_token(step, id);
 
+	if (!str_equal(token->node, node->id))
+		step_locals_drop(step, token);
 	token->state = TOKEN_READY;
 	token->node = node->id;
 	token->flow = STR_NONE;
@@ -66,7 +68,10 @@ bool step_in_run(struct step *step, const struct node *node)
 
 void step_jump(struct step *step, const struct node *node)
 {
-	step_token(step, step->at.token)->node = node->id;
+	struct token *token = step_token(step, step->at.token);
+
+	step_locals_drop(step, token);
+	token->node = node->id;
 	step->at.node = node;
 	step->at.flow = NULL;
 }
@@ -110,6 +115,7 @@ void step_disarm(struct step *step)
 	struct token *token = step_token(step, step->at.token);
 	size_t behind = inst->token_count - (size_t)(token - inst->tokens) - 1;
 
+	step_locals_drop(step, token);
 	memmove(token, token + 1, behind * sizeof(*token));
 	inst->token_count--;
 	step->at.node = NULL;

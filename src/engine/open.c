@@ -143,8 +143,11 @@ static void scope_remove_at(struct step *step, uint32_t at)
 	step->names_valid = false;
 }
 
-static void token_remove_at(struct instance *inst, uint32_t at)
+static void token_remove_at(struct step *step, uint32_t at)
 {
+	struct instance *inst = step->inst;
+
+	step_locals_drop(step, &inst->tokens[at]);
 	memmove(&inst->tokens[at], &inst->tokens[at + 1],
 		(inst->token_count - at - 1) * sizeof(inst->tokens[0]));
 	inst->token_count--;
@@ -159,7 +162,7 @@ static void prune(struct step *step)
 		changed = false;
 		for (uint32_t i = inst->token_count; i-- > 0;)
 			if (token_has_lost(inst, &inst->tokens[i])) {
-				token_remove_at(inst, i);
+				token_remove_at(step, i);
 				changed = true;
 			}
 		for (uint32_t i = inst->scope_count; i-- > 0;)
@@ -179,7 +182,7 @@ void step_clear(struct step *step, uint32_t token)
 
 	for (uint32_t i = inst->token_count; i-- > 0;)
 		if (inst->tokens[i].host == token && inst->tokens[i].id != token)
-			token_remove_at(inst, i);
+			token_remove_at(step, i);
 	for (uint32_t i = inst->scope_count; i-- > 1;)
 		if (inst->scopes[i].owner == token) {
 			step_own_scopes(step);
@@ -194,7 +197,7 @@ void step_clear_scope(struct step *step, uint32_t scope)
 
 	for (uint32_t i = inst->token_count; i-- > 0;)
 		if (inst->tokens[i].scope == scope)
-			token_remove_at(inst, i);
+			token_remove_at(step, i);
 	prune(step);
 }
 

@@ -63,6 +63,9 @@ static uint64_t variables_bytes(const struct instance *inst)
 	for (uint32_t i = 0; i < inst->scope_count; i++)
 		for (uint32_t k = 0; k < inst->scopes[i].variable_count; k++)
 			total += variable_bytes(&inst->scopes[i].variables[k]);
+	for (uint32_t i = 0; i < inst->token_count; i++)
+		for (uint32_t k = 0; k < inst->tokens[i].local_count; k++)
+			total += variable_bytes(&inst->tokens[i].locals[k]);
 	return total;
 }
 
@@ -131,6 +134,32 @@ static enum result variable_check(const struct process *process, struct str name
 			 "variable %.*s is not declared", STR_ARG(name));
 }
 
+enum result step_check_value(struct step *step, uint32_t scope, struct str name,
+			     const msgpack_object *value, struct error *err)
+{
+	return variable_check(step_process(step, scope), name, value, err);
+}
+
+static void measure(struct step *step)
+{
+	if (step->variables_measured)
+		return;
+	step->variables_bytes = variables_bytes(step->inst);
+	step->variables_measured = true;
+}
+
+enum result step_check_bytes(struct step *step, struct str name, struct error *err)
+{
+	measure(step);
+	if (step->variables_bytes > step->env->max_variables_bytes)
+		return error_set(err, RESULT_REJECT, CODE_RUNTIME_VARIABLES_TOO_LARGE,
+				 "with variable %.*s the variables have %" PRIu64
+				 " bytes; the limit is %" PRIu64,
+				 STR_ARG(name), step->variables_bytes,
+				 step->env->max_variables_bytes);
+	return RESULT_OK;
+}
+
 /* Writes `value` to `variable` of `scope`, or to a new one. */
 static enum result scope_write(struct step *step, struct scope *scope,
 			       struct scope_variable *variable, struct str name,
@@ -138,10 +167,7 @@ static enum result scope_write(struct step *step, struct scope *scope,
 {
 	if (variable && value_equal(&variable->value, value))
 		return RESULT_OK;
-	if (!step->variables_measured) {
-		step->variables_bytes = variables_bytes(step->inst);
-		step->variables_measured = true;
-	}
+	measure(step);
 	scope_own(step, &scope, &variable);
 	if (variable) {
 		step->variables_bytes -= variable_bytes(variable);
@@ -152,13 +178,7 @@ static enum result scope_write(struct step *step, struct scope *scope,
 	variable->value = *value;
 	step->variables_bytes += variable_bytes(variable);
 	step->names_valid = false;
-	if (step->variables_bytes > step->env->max_variables_bytes)
-		return error_set(err, RESULT_REJECT, CODE_RUNTIME_VARIABLES_TOO_LARGE,
-				 "with variable %.*s the variables have %" PRIu64
-				 " bytes; the limit is %" PRIu64,
-				 STR_ARG(name), step->variables_bytes,
-				 step->env->max_variables_bytes);
-	return RESULT_OK;
+	return step_check_bytes(step, name, err);
 }
 
 enum result step_assign(struct step *step, uint32_t scope_id, struct str name,
@@ -197,33 +217,47 @@ const msgpack_object *step_get(struct step *step, uint32_t scope_id, struct str 
 	return variable ? &variable->value : NULL;
 }
 
+static void add_name(struct step *step, struct str name, const msgpack_object *value)
+{
+	step->names[step->name_count++] = (struct expression_name){name, value};
+}
+
 /*
- * The declared variables with their values (NULL when unset), and the payload behind them, which hides a variable. The source
- * of a process is nothing to one that calls it or is called by it.
+ * The declared variables with their values (NULL when unset), and behind them what hides a variable: the inputs of the task,
+ * the payload, what did not hold of it, and the error that was caught. The source of a process is nothing to one that
+ * calls it or is called by it, nor is its error.
  */
 static void step_names(struct step *step, uint32_t scope)
 {
 	const struct process *process = step_process(step, scope);
-	size_t count = process->variable_count;
+	const struct token *token = step_token(step, step->at.token);
+	uint32_t locals = token && token->scope == scope ? token->local_count : 0;
+	uint32_t of_token = locals ? token->id : 0;
+	size_t most = process->variable_count + locals + 3;
 
-	if (step->names_valid && step->names_scope == scope)
+	if (step->names_valid && step->names_scope == scope && step->names_token == of_token)
 		return;
-	if (count + 1 > step->name_cap) {
-		step->name_cap = count + 1;
+	if (most > step->name_cap) {
+		step->name_cap = most;
 		step->names = arena_alloc(step->env->arena, step->name_cap * sizeof(*step->names));
 	}
-	for (size_t i = 0; i < count; i++) {
+	step->name_count = 0;
+	for (uint32_t i = 0; i < process->variable_count; i++) {
 		struct scope_variable *variable;
 
 		scope_lookup(step->inst, scope, process->variables[i].name, &variable);
-		step->names[i].name = process->variables[i].name;
-		step->names[i].value = variable ? &variable->value : NULL;
+		add_name(step, process->variables[i].name, variable ? &variable->value : NULL);
 	}
-	if (step->event_name.ptr && process == step->event_process)
-		step->names[count++] = (struct expression_name){step->event_name,
-								&step->event->payload};
-	step->name_count = count;
+	for (uint32_t i = 0; i < locals; i++)
+		add_name(step, token->locals[i].name, &token->locals[i].value);
+	if (step->event_name.ptr && process == step->event_process) {
+		add_name(step, step->event_name, &step->event->payload);
+		add_name(step, STR("validation"), &step->validation);
+	}
+	if (process == step->fault_process)
+		add_name(step, STR("fault"), &step->fault);
 	step->names_scope = scope;
+	step->names_token = of_token;
 	step->names_valid = true;
 }
 
@@ -309,11 +343,43 @@ static bool variable_is_open(struct step *step, uint32_t scope, const struct var
 	return found != NULL;
 }
 
+void step_drop_transients(struct step *step)
+{
+	struct instance *inst = step->inst;
+	const msgpack_object nil = value_nil();
+
+	for (uint32_t i = 0; i < inst->scope_count; i++) {
+		const struct process *process = step_process(step, inst->scopes[i].id);
+
+		for (uint32_t k = 0; process && k < process->variable_count; k++) {
+			struct scope_variable *found;
+			struct error ignored = ERROR_INIT;
+
+			if (!process->variables[k].transient)
+				continue;
+			found = scope_find(&inst->scopes[i], process->variables[k].name);
+			/* Its place stays, for one that is local is looked for there; nothing grows, so nothing can fail. */
+			if (found && !value_is_nil(&found->value) &&
+			    scope_write(step, &inst->scopes[i], found, found->name, &nil, &ignored) !=
+				    RESULT_OK)
+				assert(!"a variable that is unset is too large");
+		}
+	}
+}
+
 enum result step_receive(struct step *step, const struct node *node, struct error *err)
 {
 	const struct process *process = node->process;
 	uint32_t scope = step_token(step, step->at.token)->scope;
 
+	if (process->route_validation) {
+		enum result result = event_validation(step->env, step->inst->tenant, node,
+						      step->event, &step->validation, err);
+
+		if (result != RESULT_OK)
+			return result;
+		step->names_valid = false;
+	}
 	for (uint32_t i = 0; i < process->variable_count; i++) {
 		const struct variable *variable = &process->variables[i];
 		msgpack_object value;

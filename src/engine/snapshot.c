@@ -8,14 +8,15 @@
  *
  *	[format, deployment, process, status, started_us, next_token, next_scope,
  *	 tokens, scopes, aliases, reply, traceparent, tracestate, failure]
- *	token:   [id, scope, host, node, state, flow, [[name, value], …], timer]
+ *	token:   [id, scope, host, node, state, flow, [[name, value], …], timer, locals]
  *	timer:   nil or [due_us, period_us, remaining]
+ *	locals:  nil or {local: value, …}
  *	scope:   [id, parent, owner, iteration, node, process, {variable: value, …}]
  *	alias:   [name, value, unique]
  *	reply:   nil or [channel, connection, transport, destination, correlation]
  *	failure: nil or [code, detail, node, event]
  *
- * Format 2 had no timers: its tokens have seven elements. Format 1 had neither sub-processes nor joins: its tokens are [id, scope, node, state, keys], and its one scope is
+ * Format 2 had neither timers nor locals: its tokens have seven elements. Format 1 had neither sub-processes nor joins: its tokens are [id, scope, node, state, keys], and its one scope is
  * [0, 0, nil, variables].
  *
  * An absent string is nil; one that is not UTF-8 (a header may be anything) is a byte string.
@@ -62,9 +63,31 @@ static void pack_bool(msgpack_packer *packer, bool v)
 		msgpack_pack_false(packer);
 }
 
-static void pack_token(msgpack_packer *packer, const struct token *token)
+static void pack_variables(msgpack_packer *packer, const struct scope_variable *variables,
+			   uint32_t count, struct buf *out)
 {
-	msgpack_pack_array(packer, 8);
+	msgpack_pack_map(packer, count);
+	for (uint32_t i = 0; i < count; i++) {
+		pack_str(packer, variables[i].name);
+		value_pack(&variables[i].value, out);
+	}
+}
+
+static void pack_timer(msgpack_packer *packer, const struct token *token)
+{
+	if (!token->due_us) {
+		msgpack_pack_nil(packer);
+		return;
+	}
+	msgpack_pack_array(packer, 3);
+	msgpack_pack_int64(packer, token->due_us);
+	msgpack_pack_int64(packer, token->period_us);
+	msgpack_pack_int64(packer, token->remaining);
+}
+
+static void pack_token(msgpack_packer *packer, const struct token *token, struct buf *out)
+{
+	msgpack_pack_array(packer, 9);
 	msgpack_pack_uint32(packer, token->id);
 	msgpack_pack_uint32(packer, token->scope);
 	msgpack_pack_uint32(packer, token->host);
@@ -77,14 +100,11 @@ static void pack_token(msgpack_packer *packer, const struct token *token)
 		pack_str(packer, token->keys[i].name);
 		pack_str(packer, token->keys[i].value);
 	}
-	if (!token->due_us) {
+	pack_timer(packer, token);
+	if (token->local_count)
+		pack_variables(packer, token->locals, token->local_count, out);
+	else
 		msgpack_pack_nil(packer);
-		return;
-	}
-	msgpack_pack_array(packer, 3);
-	msgpack_pack_int64(packer, token->due_us);
-	msgpack_pack_int64(packer, token->period_us);
-	msgpack_pack_int64(packer, token->remaining);
 }
 
 static void pack_scope(msgpack_packer *packer, const struct scope *scope, struct buf *out)
@@ -96,11 +116,7 @@ static void pack_scope(msgpack_packer *packer, const struct scope *scope, struct
 	msgpack_pack_uint32(packer, scope->iteration);
 	pack_str(packer, scope->node);
 	pack_str(packer, scope->process);
-	msgpack_pack_map(packer, scope->variable_count);
-	for (uint32_t i = 0; i < scope->variable_count; i++) {
-		pack_str(packer, scope->variables[i].name);
-		value_pack(&scope->variables[i].value, out);
-	}
+	pack_variables(packer, scope->variables, scope->variable_count, out);
 }
 
 static void pack_reply(msgpack_packer *packer, const struct reply_address *reply, struct buf *out)
@@ -147,7 +163,7 @@ void snapshot_pack(const struct instance *inst, struct buf *out)
 	msgpack_pack_uint32(&packer, inst->next_scope);
 	msgpack_pack_array(&packer, inst->token_count);
 	for (uint32_t i = 0; i < inst->token_count; i++)
-		pack_token(&packer, &inst->tokens[i]);
+		pack_token(&packer, &inst->tokens[i], out);
 	msgpack_pack_array(&packer, inst->scope_count);
 	for (uint32_t i = 0; i < inst->scope_count; i++)
 		pack_scope(&packer, &inst->scopes[i], out);
@@ -267,11 +283,39 @@ static void read_timer(struct reader *reader, const msgpack_object *value, struc
 	reader_require(reader, token->state == TOKEN_WAITING, "timer of a token that does not wait");
 }
 
+static struct scope_variable *read_variables(struct reader *reader, const msgpack_object *value,
+					     uint32_t *count)
+{
+	struct scope_variable *variables;
+
+	reader_require(reader, value->type == MSGPACK_OBJECT_MAP, "variables");
+	*count = 0;
+	if (value->type != MSGPACK_OBJECT_MAP || !value->via.map.size)
+		return NULL;
+	*count = value->via.map.size;
+	variables = arena_zalloc(reader->arena, *count * sizeof(*variables));
+	for (uint32_t i = 0; i < *count; i++) {
+		const msgpack_object_kv *member = &value->via.map.ptr[i];
+
+		variables[i].name = read_str(reader, &member->key, true, "variable name");
+		variables[i].value = member->val;
+	}
+	return variables;
+}
+
+static void read_locals(struct reader *reader, const msgpack_object *value, struct token *token)
+{
+	if (value_is_nil(value))
+		return;
+	token->locals = read_variables(reader, value, &token->local_count);
+	reader_require(reader, token->state == TOKEN_WAITING, "values of a token that does not wait");
+}
+
 static void read_token(struct reader *reader, const msgpack_object *value,
 		       const struct instance *inst, struct token *token)
 {
 	bool old = reader->format == 1;
-	uint32_t size = old ? 5 : reader->format == 2 ? 7 : 8;
+	uint32_t size = old ? 5 : reader->format == 2 ? 7 : 9;
 	const msgpack_object *field = read_array(reader, value, size, NULL, "token");
 
 	if (!field)
@@ -288,8 +332,10 @@ static void read_token(struct reader *reader, const msgpack_object *value,
 		token->flow = read_str(reader, &field[2], token->state == TOKEN_JOINING,
 				       "token flow");
 	read_keys(reader, &field[old ? 2 : 3], token);
-	if (reader->format > 2)
+	if (reader->format > 2) {
 		read_timer(reader, &field[4], token);
+		read_locals(reader, &field[5], token);
+	}
 	reader_require(reader, token->id < inst->next_token, "token id not below the next");
 	reader_require(reader, token->id > 0, "token id");
 	reader_require(reader,
@@ -317,22 +363,6 @@ static void read_tokens(struct reader *reader, const msgpack_object *value, stru
 	}
 }
 
-static void read_variables(struct reader *reader, const msgpack_object *value, struct scope *scope)
-{
-	reader_require(reader, value->type == MSGPACK_OBJECT_MAP, "variables");
-	if (value->type != MSGPACK_OBJECT_MAP || !value->via.map.size)
-		return;
-	scope->variable_count = value->via.map.size;
-	scope->variables = arena_zalloc(reader->arena,
-					scope->variable_count * sizeof(*scope->variables));
-	for (uint32_t i = 0; i < scope->variable_count; i++) {
-		const msgpack_object_kv *member = &value->via.map.ptr[i];
-
-		scope->variables[i].name = read_str(reader, &member->key, true, "variable name");
-		scope->variables[i].value = member->val;
-	}
-}
-
 static void read_scope(struct reader *reader, const msgpack_object *value,
 		       const struct instance *inst, struct scope *scope)
 {
@@ -353,7 +383,7 @@ static void read_scope(struct reader *reader, const msgpack_object *value,
 	if (!old)
 		scope->process = read_str(reader, field++, false, "scope process");
 	reader_require(reader, scope->id < inst->next_scope, "scope id not below the next");
-	read_variables(reader, field, scope);
+	scope->variables = read_variables(reader, field, &scope->variable_count);
 }
 
 static void read_scopes(struct reader *reader, const msgpack_object *value, struct instance *inst)

@@ -33,6 +33,8 @@ const struct node_behaviour node_behaviours[NODE_KIND_COUNT] = {
 	[NODE_THROW] = {node_throw_enter, NULL, NULL},
 	[NODE_LINK_THROW] = {node_link_enter, NULL, NULL},
 	[NODE_SEND] = {node_send_enter, NULL, NULL},
+	[NODE_SERVICE] = {node_service_enter, node_service_resume, NULL, node_service_fire,
+			  node_service_failed},
 	[NODE_SCRIPT] = {node_script_enter, NULL, NULL},
 	[NODE_PASS] = {node_pass_enter, NULL, NULL},
 	[NODE_EXCLUSIVE] = {node_exclusive_enter, NULL, NULL},
@@ -89,7 +91,8 @@ static enum result step_enter(struct step *step, const struct node *node, struct
 	if (!node_behaviours[node->kind].enter)
 		return error_set(err, RESULT_REJECT, CODE_RUNTIME_STEP_FAILED,
 				 "no token can come to a %s", node_kind_name(node->kind));
-	return node_behaviours[node->kind].enter(step, node, err);
+	result = task_begin(step, node, err);
+	return result == RESULT_OK ? node_behaviours[node->kind].enter(step, node, err) : result;
 }
 
 /* An error of an expression is a BPMN error; RESULT_OK if something caught it. So may be one on the way to what does. */
@@ -97,8 +100,9 @@ static enum result step_catch(struct step *step, enum result result, struct erro
 {
 	while (result == RESULT_REJECT && err->code == CODE_EXPRESSION_FAILED) {
 		struct error inner = ERROR_INIT;
+		struct str text = arena_str(step->env->arena, str_of(err->text));
 
-		result = step_throw(step, STR("EXPRESSION.FAILED"), &inner);
+		result = step_throw(step, STR("EXPRESSION.FAILED"), text, &inner);
 		if (result == RESULT_OK)
 			return RESULT_OK;
 		if (inner.code == CODE_NONE)
@@ -212,12 +216,15 @@ static void step_finish(struct step *step, const struct instance *before)
 	out->inst = inst;
 	if (step_scope_is_live(inst, 0)) {
 		inst->status = INSTANCE_SUSPENDED;
+		step_drop_transients(step);
 		instance_waits_changed(step->env, before, inst, out);
+		instance_calls_changed(step->env, before, inst, step->answered, out);
 		return;
 	}
 	/* What may be left are events armed beside the process. */
 	inst->token_count = 0;
 	instance_waits_changed(step->env, before, inst, out);
+	instance_calls_changed(step->env, before, inst, step->answered, out);
 	inst->status = INSTANCE_COMPLETED;
 	inst->aliases = NULL;
 	inst->alias_count = 0;
@@ -237,12 +244,10 @@ static enum result step_begin(struct step *step, struct error *err)
 	return result == RESULT_OK ? step_check_alive(step, err) : result;
 }
 
-/* Takes what a message brings; a timer brings nothing, and what the variables had they keep. */
-static enum result step_take_event(struct step *step, const struct node *node, struct error *err)
+/* Takes what the message of a start brings; a timer brings nothing. */
+static enum result take_start(struct step *step, const struct node *node, struct error *err)
 {
-	if (step->fired || node->kind == NODE_START_TIMER)
-		return RESULT_OK;
-	return step_receive(step, node, err);
+	return node->kind == NODE_START_TIMER ? RESULT_OK : step_receive(step, node, err);
 }
 
 static struct step step_init(const struct step_env *env, const struct process *process,
@@ -277,7 +282,7 @@ enum result engine_start(const struct step_env *env, struct id id, struct str te
 	made.aliases_added_count = inst->alias_count;
 	step = step_init(env, start->process, start, event, inst, &made);
 	step.at = (struct step_position){inst->tokens[0].id, start, NULL};
-	result = step_take_event(&step, start, err);
+	result = take_start(&step, start, err);
 	if (result != RESULT_OK)
 		return result;
 	if (step_begin(&step, &failure) == RESULT_OK) {
@@ -318,6 +323,27 @@ static uint32_t take_arm(struct step *step, const struct token *arm, const struc
 	return id;
 }
 
+/* The event or the timer of a token that was taken out of its wait. A timer brings nothing: what the variables had they keep. */
+static enum result take_event(struct step *step, const struct node *node, struct error *err)
+{
+	const struct node_behaviour *behaviour = &node_behaviours[node->kind];
+	struct arena *arena = step->env->arena;
+	struct str code, message;
+	enum result result;
+
+	if (step->fired)
+		return behaviour->fire ? behaviour->fire(step, node, err)
+				       : behaviour->resume(step, node, err);
+	code = event_error_code(arena, step->event);
+	if (code.ptr) {
+		message = event_error_message(arena, step->event);
+		return behaviour->failed ? behaviour->failed(step, node, code, message, err)
+					 : step_raise(step, code, message, err);
+	}
+	result = step_receive(step, node, err);
+	return result == RESULT_OK ? behaviour->resume(step, node, err) : result;
+}
+
 /* Takes the token out of its wait and gives it the event. */
 static enum result step_resume(struct step *step, const struct node *node, uint32_t id,
 			       struct error *err)
@@ -335,11 +361,9 @@ static enum result step_resume(struct step *step, const struct node *node, uint3
 		step->inst->traceparent = step->event->traceparent;
 		step->inst->tracestate = step->event->tracestate;
 	}
-	result = step_take_event(step, node, err);
+	result = step_pass(step, err);
 	if (result == RESULT_OK)
-		result = step_pass(step, err);
-	if (result == RESULT_OK)
-		result = node_behaviours[node->kind].resume(step, node, err);
+		result = take_event(step, node, err);
 	result = step_catch(step, result, err);
 	if (result == RESULT_OK)
 		result = step_run(step, err);
@@ -383,6 +407,7 @@ enum result step_resume_token(const struct step_env *env, const struct instance 
 		return error_set(err, RESULT_AGAIN, CODE_NONE, "token %u waits for no message", token);
 	step = step_init(env, process, node, event, instance_next(env, inst), &made);
 	step.fired = fired;
+	step.answered = fired ? 0 : token;
 	if (fired)
 		step.event_name = STR_NONE;
 	if (step_resume(&step, node, token, &failure) == RESULT_OK) {
@@ -397,6 +422,11 @@ enum result step_resume_token(const struct step_env *env, const struct instance 
 enum result engine_resume(const struct step_env *env, const struct instance *inst, uint32_t token,
 			  const struct event *event, struct step_result *out, struct error *err)
 {
+	const struct token *waiting = instance_token(inst, token);
+
+	/* One without keys waits for its timer alone. */
+	if (!waiting || !waiting->key_count)
+		return error_set(err, RESULT_AGAIN, CODE_NONE, "token %u does not wait", token);
 	return step_resume_token(env, inst, token, event, false, out, err);
 }
 
@@ -421,7 +451,7 @@ static void restart(const struct step_env *env, const struct instance *inst,
 	next->alias_count = inst->alias_count;
 	step = step_init(env, start->process, start, event, next, &made);
 	step.at = (struct step_position){next->tokens[0].id, start, NULL};
-	result = step_take_event(&step, start, &failure);
+	result = take_start(&step, start, &failure);
 	if (result == RESULT_OK)
 		result = step_begin(&step, &failure);
 	if (result != RESULT_OK) {

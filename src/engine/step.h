@@ -67,6 +67,12 @@ struct step_timer {
 	int64_t due_us;
 };
 
+/* An outbox row of an earlier step, by its place there. */
+struct step_withdrawn {
+	int64_t version;
+	uint32_t ordinal;
+};
+
 struct step_result {
 	struct instance *inst; /* the next instance: SUSPENDED, COMPLETED, TERMINATED or FAILED */
 	struct step_send *sends;
@@ -82,6 +88,9 @@ struct step_result {
 	uint32_t timers_added_count;
 	struct step_timer *timers_removed;
 	uint32_t timers_removed_count;
+	/* Requests of channel calls that ended without an answer: if they were not sent yet, they need not be. */
+	struct step_withdrawn *withdrawn;
+	uint32_t withdrawn_count;
 	/* Net effects: the aliases of an instance that ended are removed, and one that it got in this very step is in neither
 	 * list. Those of a FAILED instance stay, and a failed first step registers the ones of its start. */
 	struct instance_alias *aliases_added;
@@ -160,7 +169,10 @@ enum result engine_complete(const struct step_env *env, const struct instance *i
 enum result engine_correlate(const struct step_env *env, struct str tenant, const struct node *node,
 			     const struct event *event, struct instance_wait_key **keys,
 			     uint32_t *count, struct error *err) MUST_CHECK;
-/* The q:validate rules of a source: RESULT_REJECT with INBOUND_VALIDATION_REJECT and the rule's code in the text. */
+/*
+ * The q:validate rules of a source: RESULT_REJECT with INBOUND_VALIDATION_REJECT and the rule's code in the text. What does not hold
+ * is no rejection where the process takes it up itself (q:onValidation), nor in an answer that is an error.
+ */
 enum result engine_validate(const struct step_env *env, struct str tenant, const struct node *node,
 			    const struct event *event, struct error *err) MUST_CHECK;
 /* The source's dedupKey over the event; STR_NONE if it has none or it gives nil. RESULT_REJECT with EXPRESSION_*. */

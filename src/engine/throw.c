@@ -63,7 +63,27 @@ static enum result catch_in_scope(struct step *step, uint32_t scope, const struc
 	return step_begin_event_subprocess(step, scope, sub, err);
 }
 
-enum result step_throw(struct step *step, struct str code, struct error *err)
+/* What the handler may know of it. Headers may be no UTF-8. */
+static msgpack_object fault_text(struct str text)
+{
+	if (!text.ptr)
+		return value_nil();
+	return str_is_utf8(text) ? value_text(text) : value_bytes(text);
+}
+
+static void set_fault(struct step *step, const struct process *process, struct str code,
+		      struct str message)
+{
+	msgpack_object map = value_map(step->env->arena, 2);
+
+	map.via.map.ptr[0] = (msgpack_object_kv){value_text(STR("code")), fault_text(code)};
+	map.via.map.ptr[1] = (msgpack_object_kv){value_text(STR("message")), fault_text(message)};
+	step->fault = map;
+	step->fault_process = process;
+	step->names_valid = false;
+}
+
+enum result step_throw(struct step *step, struct str code, struct str message, struct error *err)
 {
 	uint32_t id = step->at.token;
 	const struct node *node = step->at.node;
@@ -77,9 +97,12 @@ enum result step_throw(struct step *step, struct str code, struct error *err)
 						      : scope_inside(step, scope);
 		const struct node *found = run ? NULL : boundary_for(node, code);
 
+		if (!found)
+			found = inside ? event_subprocess_for(inside, code) : NULL;
 		if (found)
+			set_fault(step, found->process, code, message);
+		if (found && found->kind == NODE_BOUNDARY_ERROR)
 			return catch_at_boundary(step, id, found);
-		found = inside ? event_subprocess_for(inside, code) : NULL;
 		if (found)
 			return catch_in_scope(step, scope->id, found, err);
 		if (scope->id == 0)
@@ -89,4 +112,23 @@ enum result step_throw(struct step *step, struct str code, struct error *err)
 		node = token ? step_node(step, token) : NULL;
 	}
 	return RESULT_REJECT;
+}
+
+enum result step_raise(struct step *step, struct str code, struct str message, struct error *err)
+{
+	struct error inner = ERROR_INIT;
+	enum result result = step_throw(step, code, message, &inner);
+
+	if (result == RESULT_OK)
+		return RESULT_OK;
+	if (inner.code != CODE_NONE) {
+		*err = inner;
+		return result;
+	}
+	return error_set(err, RESULT_REJECT,
+			 str_equal(code, STR("CALL.TIMEOUT")) ? CODE_RUNTIME_CALL_TIMEOUT
+							      : CODE_RUNTIME_ERROR_NOT_CAUGHT,
+			 message.len ? "nothing catches the error \"%.*s\": %.*s"
+				     : "nothing catches the error \"%.*s\"%.*s",
+			 STR_ARG(code), STR_ARG(message));
 }

@@ -63,8 +63,7 @@ static void register_keys(struct step *step, const struct node *node, const stru
 	}
 }
 
-/* The token at step->at waits at `node`. */
-static enum result wait_begin(struct step *step, const struct node *node, struct error *err)
+enum result step_wait_begin(struct step *step, const struct node *node, struct error *err)
 {
 	struct key_list keys = {NULL, 0, 0};
 	struct token *token;
@@ -100,7 +99,7 @@ enum result step_arm(struct step *step, uint32_t scope, uint32_t host, const str
 
 	token->host = host ? host : token->id;
 	step->at = (struct step_position){token->id, event, NULL};
-	result = wait_begin(step, event, err);
+	result = step_wait_begin(step, event, err);
 	/* An error is that of what it is armed for, and its boundary events may catch it. */
 	step->at = before;
 	return result;
@@ -143,7 +142,7 @@ enum result step_arm_boundaries(struct step *step, const struct node *node, stru
 
 enum result step_park(struct step *step, const struct node *node, struct error *err)
 {
-	enum result result = wait_begin(step, node, err);
+	enum result result = step_wait_begin(step, node, err);
 
 	if (result == RESULT_OK)
 		result = step_arm_boundaries(step, node, err);

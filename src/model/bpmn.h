@@ -54,6 +54,18 @@ void bpmn_read_variables(struct bpmn_reader *reader, struct element *extensions,
 void bpmn_add_loop_variable(struct bpmn_reader *reader, int line, const struct node *node,
 			    struct str name, bool readonly);
 void bpmn_read_process_rules(struct bpmn_reader *reader, struct element *el);
+/* bpmn_task.c: q:param and q:output. */
+void bpmn_read_param(struct bpmn_reader *reader, struct node *node, struct element *el);
+void bpmn_read_output(struct bpmn_reader *reader, struct node *node, struct element *el);
+/* bpmn_service.c: channel calls. What the task's q: elements say, then what is made of all of them. */
+void bpmn_read_timeout(struct bpmn_reader *reader, struct node *node, struct element *el);
+void bpmn_read_retry(struct bpmn_reader *reader, struct node *node, struct element *el);
+void bpmn_read_request(struct bpmn_reader *reader, struct node *node, struct element *el);
+void bpmn_read_call(struct bpmn_reader *reader, struct node *node, struct element *el);
+/* The node's, made when it has none yet. */
+struct call_rule *bpmn_call_rule(struct bpmn_reader *reader, struct node *node);
+/* The variable responseBody as an expression; NULL if the process declares none. */
+const struct expression *bpmn_response_body(struct bpmn_reader *reader, int line);
 /* bpmn_event.c: which event a node is by its definition, and what the definition says; `el` may hold several. */
 void bpmn_read_event(struct bpmn_reader *reader, struct node *node, struct element *el, bool *message);
 /*

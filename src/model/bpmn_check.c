@@ -118,10 +118,10 @@ static void check_arms(const struct check *check, const struct node *node)
 		else if (arm->incoming_count > 1)
 			invalid(check, arm,
 				"what follows an event-based gateway has no other flow into it");
-		else if (arm->boundary_count || arm->loop)
+		else if (arm->boundary_count || arm->loop || arm->param_count)
 			unsupported(check, arm,
 				    "a receive task behind an event-based gateway has neither boundary "
-				    "events nor a loop");
+				    "events nor a loop nor q:param");
 	}
 }
 
@@ -163,16 +163,45 @@ static void check_starts(const struct check *check, struct node *container, stru
 			node_kind_name(container->kind));
 }
 
+static const struct variable *find_variable(const struct process *process, struct str name)
+{
+	for (uint32_t i = 0; i < process->variable_count; i++)
+		if (str_equal(process->variables[i].name, name))
+			return &process->variables[i];
+	return NULL;
+}
+
 /* A source's name and a variable's would be one name for two values. */
 static void check_names(const struct check *check, const struct node *node)
 {
-	if (!node->source)
-		return;
-	for (uint32_t i = 0; i < check->process->variable_count; i++)
-		if (str_equal(check->process->variables[i].name, node->source->name))
-			finding(check, node->id, node->source->line, CODE_CONFIG_BPMN_INVALID,
-				"the source's name \"%.*s\" is also a variable's",
-				STR_ARG(node->source->name));
+	if (node->source && find_variable(check->process, node->source->name))
+		finding(check, node->id, node->source->line, CODE_CONFIG_BPMN_INVALID,
+			"the source's name \"%.*s\" is also a variable's",
+			STR_ARG(node->source->name));
+}
+
+/* So would be one for an input's value and another. */
+static void check_inputs(const struct check *check, const struct node *node)
+{
+	const struct process *process = check->process;
+
+	for (uint32_t i = 0; node_has_inputs(node) && i < node->param_count; i++) {
+		const struct param_rule *param = &node->params[i];
+		const char *other = NULL;
+
+		if (!param->name.ptr)
+			continue; /* reported as missing */
+		if (find_variable(process, param->name))
+			other = "variable";
+		for (uint32_t k = 0; k < process->node_count && !other; k++)
+			if (process->nodes[k]->source &&
+			    str_equal(process->nodes[k]->source->name, param->name))
+				other = "source";
+		if (other)
+			finding(check, node->id, param->line, CODE_CONFIG_BPMN_INVALID,
+				"q:param names \"%.*s\", which is the name of a %s of the process",
+				STR_ARG(param->name), other);
+	}
 }
 
 struct search {
@@ -234,14 +263,6 @@ static void check_subprocess(const struct check *check, struct node *node)
 		unsupported(check, node, "an event sub-process does not loop");
 }
 
-static const struct variable *find_variable(const struct process *process, struct str name)
-{
-	for (uint32_t i = 0; i < process->variable_count; i++)
-		if (str_equal(process->variables[i].name, name))
-			return &process->variables[i];
-	return NULL;
-}
-
 /* Variables that the results of loops and calls go to. */
 static void check_results(const struct check *check, const struct node *node)
 {
@@ -272,6 +293,7 @@ void bpmn_check(struct build *build, struct process *process)
 		check_degree(&check, node);
 		check_conditions(&check, node);
 		check_names(&check, node);
+		check_inputs(&check, node);
 		check_arms(&check, node);
 		check_results(&check, node);
 		if (node->kind == NODE_SUBPROCESS || node->kind == NODE_EVENT_SUBPROCESS)

@@ -154,7 +154,7 @@ void bpmn_read_event(struct bpmn_reader *reader, struct node *node, struct eleme
 static bool may_wait(const struct node *activity)
 {
 	return activity->kind == NODE_RECEIVE || activity->kind == NODE_USER ||
-	       activity->kind == NODE_SUBPROCESS || activity->kind == NODE_CALL;
+	       activity->kind == NODE_SERVICE || activity->kind == NODE_SUBPROCESS || activity->kind == NODE_CALL;
 }
 
 void bpmn_attach_boundary(struct bpmn_reader *reader, struct node *node, struct element *el,

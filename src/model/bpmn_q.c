@@ -15,27 +15,25 @@
 #define HAS_SEND   (1u << 2)
 #define HAS_REPLY  (1u << 3)
 #define HAS_PARAM  (1u << 4)
+#define HAS_CALL   (1u << 5)
 
 static const unsigned node_rules_allowed[NODE_KIND_COUNT] = {
 	[NODE_START] = HAS_SOURCE | HAS_ALIAS,
 	[NODE_END] = HAS_SEND | HAS_REPLY,
 	[NODE_CATCH] = HAS_SOURCE | HAS_ALIAS,
-	[NODE_RECEIVE] = HAS_SOURCE | HAS_ALIAS | HAS_REPLY,
+	[NODE_RECEIVE] = HAS_SOURCE | HAS_ALIAS | HAS_REPLY | HAS_PARAM,
 	[NODE_THROW] = HAS_SEND,
-	[NODE_SEND] = HAS_SEND,
-	[NODE_SCRIPT] = HAS_REPLY,
-	[NODE_PASS] = HAS_REPLY,
-	[NODE_USER] = HAS_SOURCE | HAS_ALIAS | HAS_REPLY,
+	[NODE_SEND] = HAS_SEND | HAS_REPLY | HAS_PARAM,
+	[NODE_SCRIPT] = HAS_REPLY | HAS_PARAM,
+	[NODE_PASS] = HAS_REPLY | HAS_PARAM,
+	[NODE_USER] = HAS_SOURCE | HAS_ALIAS | HAS_REPLY | HAS_PARAM,
+	[NODE_SERVICE] = HAS_SOURCE | HAS_ALIAS | HAS_PARAM | HAS_CALL,
 	[NODE_CALL] = HAS_PARAM,
 	[NODE_BOUNDARY] = HAS_SOURCE | HAS_ALIAS,
 	[NODE_EVENT_START] = HAS_SOURCE | HAS_ALIAS,
 };
 
 static const char *const later[] = {
-	"timeout",
-	"retry",
-	"param",
-	"output",
 	"data",
 };
 
@@ -226,18 +224,25 @@ static void read_alias(struct bpmn_reader *reader, struct node *node, struct ele
 	node->aliases[node->alias_count++] = alias;
 }
 
+const struct expression *bpmn_response_body(struct bpmn_reader *reader, int line)
+{
+	const struct process *process = reader->process;
+
+	for (uint32_t i = 0; i < process->variable_count; i++)
+		if (str_equal(process->variables[i].name, STR("responseBody")))
+			return bpmn_expression(reader, EXPRESSION_VALUE, STR("responseBody"), line);
+	return NULL;
+}
+
 /* The body attribute, else the variable responseBody, which the process must then declare. */
 static const struct expression *read_body(struct bpmn_reader *reader, struct element *el)
 {
 	const struct expression *body = bpmn_attribute(reader, el, "body");
-	const struct process *process = reader->process;
 
+	if (!body)
+		body = bpmn_response_body(reader, el->line);
 	if (body)
 		return body;
-	for (uint32_t i = 0; i < process->variable_count; i++)
-		if (str_equal(process->variables[i].name, STR("responseBody")))
-			return bpmn_expression(reader, EXPRESSION_VALUE, STR("responseBody"),
-					       el->line);
 	bpmn_invalid(
 		reader, el->line,
 		"q:%.*s has no body, and the process declares no variable responseBody to send "
@@ -301,46 +306,6 @@ static void read_header(struct bpmn_reader *reader, struct node *node, struct el
 	node->headers[node->header_count++] = header;
 }
 
-static void read_param(struct bpmn_reader *reader, struct node *node, struct element *el)
-{
-	struct build *build = reader->build;
-	struct param_rule param = {
-		.name = build_str(build, bpmn_required(reader, el, "name")),
-		.expression = bpmn_required_expression(reader, el, "expression"),
-		.line = el->line,
-	};
-
-	for (uint32_t i = 0; i < node->param_count; i++)
-		if (param.name.ptr && str_equal(node->params[i].name, param.name))
-			bpmn_invalid(reader, el->line, "the q:param \"%.*s\" is given twice",
-				     STR_ARG(param.name));
-	if (node->param_count == BUILD_RULES_MAX) {
-		bpmn_invalid(reader, el->line, "a node holds at most %d q:param", BUILD_RULES_MAX);
-		return;
-	}
-	node->params = build_grow(build->arena, node->params, node->param_count,
-				  sizeof(node->params[0]));
-	node->params[node->param_count++] = param;
-}
-
-static void read_output(struct bpmn_reader *reader, struct node *node, struct element *el)
-{
-	struct build *build = reader->build;
-	struct output_rule output = {
-		.variable = build_str(build, bpmn_required(reader, el, "variable")),
-		.expression = bpmn_required_expression(reader, el, "expression"),
-		.line = el->line,
-	};
-
-	if (node->output_count == BUILD_RULES_MAX) {
-		bpmn_invalid(reader, el->line, "a node holds at most %d q:output", BUILD_RULES_MAX);
-		return;
-	}
-	node->outputs = build_grow(build->arena, node->outputs, node->output_count,
-				   sizeof(node->outputs[0]));
-	node->outputs[node->output_count++] = output;
-}
-
 /* The start of a sub-process is no place for messages: nothing but its inside begins there. */
 static unsigned rules_allowed(const struct node *node)
 {
@@ -362,9 +327,12 @@ void bpmn_read_node_rules(struct bpmn_reader *reader, struct node *node, struct 
 		{"alias", HAS_ALIAS, read_alias},
 		{"send", HAS_SEND, read_send},
 		{"reply", HAS_REPLY, read_reply},
-		{"header", HAS_SEND | HAS_REPLY, read_header},
-		{"param", HAS_PARAM, read_param},
-		{"output", HAS_PARAM, read_output},
+		{"send", HAS_CALL, bpmn_read_request},
+		{"timeout", HAS_CALL, bpmn_read_timeout},
+		{"retry", HAS_CALL, bpmn_read_retry},
+		{"header", HAS_SEND | HAS_REPLY | HAS_CALL, read_header},
+		{"param", HAS_PARAM, bpmn_read_param},
+		{"output", HAS_PARAM, bpmn_read_output},
 	};
 
 	for (struct element *q = extensions ? extensions->first : NULL; q; q = q->next) {
@@ -375,6 +343,8 @@ void bpmn_read_node_rules(struct bpmn_reader *reader, struct node *node, struct 
 			rules[i].read(reader, node, q);
 		}
 	}
+	if (node->kind == NODE_SERVICE)
+		bpmn_read_call(reader, node, el);
 	if (node->kind == NODE_SUBPROCESS || node->kind == NODE_EVENT_SUBPROCESS)
 		bpmn_read_variables(reader, extensions, node);
 }
@@ -402,8 +372,8 @@ static void check_out(struct bpmn_reader *reader, const struct node *node, bool 
 {
 	bool event = node->kind == NODE_THROW || node->kind == NODE_END;
 
-	/* The message of an end may be the answer. */
-	bool answers = node->kind == NODE_END && node->reply;
+	/* The message of an end or of a send task may be the answer. */
+	bool answers = (node->kind == NODE_END || node->kind == NODE_SEND) && node->reply;
 
 	if ((node->kind == NODE_SEND || (event && message)) && !node->send && !answers)
 		bpmn_invalid(reader, node->line, "%s needs a q:send",
@@ -518,12 +488,11 @@ static void read_variable(struct bpmn_reader *reader, struct element *el, const 
 		.type = read_type(reader, el),
 		.source = bpmn_attribute(reader, el, "source"),
 		.sensitive = bpmn_flag(reader, el, "sensitive"),
+		.transient = bpmn_flag(reader, el, "transient"),
 		.scope = node,
 		.line = el->line,
 	};
 
-	if (bpmn_flag(reader, el, "transient"))
-		bpmn_unsupported(reader, el->line, "transient variables are not supported yet");
 	bpmn_check_name(reader, el->line, "variable", variable.name);
 	if (variable.name.ptr && name_is_taken(process, &variable))
 		bpmn_invalid(reader, el->line, "the variable \"%.*s\" is declared twice",
@@ -547,17 +516,15 @@ void bpmn_read_variables(struct bpmn_reader *reader, struct element *extensions,
 	}
 }
 
-/* An attribute of which only the default is run so far. */
-static void only_default(struct bpmn_reader *reader, struct element *el, const char *name,
-			 const char *supported)
+static void read_on_validation(struct bpmn_reader *reader, struct element *el)
 {
-	struct str value = element_attribute(el, name);
+	struct str mode = element_attribute(el, "mode");
 
 	el->used = true;
-	if (value.ptr && !str_equal(value, str_of(supported)))
-		bpmn_unsupported(reader, el->line,
-				 "%s=\"%.*s\" of q:%.*s is not supported yet, only %s", name,
-				 STR_ARG(value), STR_ARG(el->name), supported);
+	reader->process->route_validation = str_equal(mode, STR("route"));
+	if (mode.ptr && !reader->process->route_validation && !str_equal(mode, STR("reject")))
+		bpmn_invalid(reader, el->line, "mode of q:onValidation is \"%.*s\" and not reject or route",
+			     STR_ARG(mode));
 }
 
 void bpmn_read_process_rules(struct bpmn_reader *reader, struct element *el)
@@ -570,7 +537,7 @@ void bpmn_read_process_rules(struct bpmn_reader *reader, struct element *el)
 			reader->process->idempotent = bpmn_flag(reader, q, "idempotent");
 		}
 		if (bpmn_is_q(q, "onValidation"))
-			only_default(reader, q, "mode", "reject");
+			read_on_validation(reader, q);
 	}
 	bpmn_read_variables(reader, extensions, NULL);
 }

@@ -24,6 +24,8 @@ static const struct node_rule node_rules[] = {
 	{"intermediateThrowEvent", NODE_THROW, true},
 	{"receiveTask", NODE_RECEIVE, false},
 	{"sendTask", NODE_SEND, false},
+	{"serviceTask", NODE_SERVICE, false},
+	{"businessRuleTask", NODE_SERVICE, false},
 	{"scriptTask", NODE_SCRIPT, false},
 	{"task", NODE_PASS, false},
 	{"manualTask", NODE_PASS, false},

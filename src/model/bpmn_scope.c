@@ -12,10 +12,11 @@
 
 /* Names that every expression may use beside the library. */
 static const struct str everywhere[] = {
-	{"header", 6}, {"event", 5}, {"process", 7}, {"tenant", 6}, {"null", 4}, {"instance", 8},
+	{"header", 6}, {"event", 5},    {"process", 7}, {"tenant", 6},
+	{"null", 4},   {"instance", 8}, {"fault", 5},   {"validation", 10},
 };
 #define INSTANCE_NAMES ARRAY_LEN(everywhere)
-#define MESSAGE_NAMES  (ARRAY_LEN(everywhere) - 1) /* there is no instance yet */
+#define MESSAGE_NAMES  (ARRAY_LEN(everywhere) - 3) /* there is no instance yet */
 
 struct scope {
 	struct build *build;
@@ -103,6 +104,20 @@ static void scope_at(struct scope *scope, const struct node *node)
 	}
 }
 
+/* And those of a task's inputs, for what it evaluates itself. */
+static void scope_add_inputs(struct scope *scope, const struct node *node)
+{
+	for (uint32_t i = 0; node_has_inputs(node) && i < node->param_count; i++)
+		if (node->params[i].name.ptr)
+			scope->names[scope->name_count++] = node->params[i].name;
+}
+
+static void check_outputs(const struct scope *scope, const struct node *node)
+{
+	for (uint32_t i = 0; node->kind != NODE_CALL && i < node->output_count; i++)
+		check_inside(scope, node->id, "q:output expression", node->outputs[i].expression);
+}
+
 static void check_loop(const struct scope *scope, const struct node *node)
 {
 	const struct loop_rule *loop = node->loop;
@@ -125,10 +140,15 @@ static void check_timer(struct scope *scope, const struct node *node)
 	check_inside(scope, node->id, timer_kind_name(node->timer->kind), node->timer->expression);
 }
 
-static void check_node(const struct scope *scope, const struct node *node)
+static void check_node(struct scope *scope, const struct node *node)
 {
 	const struct source *source = node->source;
 
+	scope_at(scope, node);
+	check_loop(scope, node);
+	for (uint32_t i = 0; i < node->param_count; i++)
+		check_inside(scope, node->id, "q:param expression", node->params[i].expression);
+	scope_add_inputs(scope, node);
 	for (uint32_t i = 0; source && i < source->validate_count; i++)
 		check_message(scope, node, "q:validate expression",
 			      source->validates[i].expression);
@@ -140,14 +160,14 @@ static void check_node(const struct scope *scope, const struct node *node)
 	}
 	if (node->send)
 		check_inside(scope, node->id, "q:send body", node->send->body);
+	if (node->call)
+		check_inside(scope, node->id, "q:timeout duration", node->call->timeout);
 	if (node->reply)
 		check_inside(scope, node->id, "q:reply body", node->reply->body);
 	for (uint32_t i = 0; i < node->header_count; i++)
 		check_inside(scope, node->id, "q:header value", node->headers[i].value);
-	for (uint32_t i = 0; i < node->param_count; i++)
-		check_inside(scope, node->id, "q:param expression", node->params[i].expression);
 	check_inside(scope, node->id, "script", node->script);
-	check_loop(scope, node);
+	check_outputs(scope, node);
 }
 
 static void scope_init(struct scope *scope, struct build *build, const struct process *process)
@@ -157,7 +177,7 @@ static void scope_init(struct scope *scope, struct build *build, const struct pr
 	*scope = (struct scope){.build = build, .process = process};
 	scope->names = arena_alloc(build->arena, sizeof(scope->names[0]) *
 							 (INSTANCE_NAMES + process->variable_count +
-							  process->node_count));
+							  process->node_count + BUILD_RULES_MAX));
 	scope->assignable = arena_alloc(build->arena, sizeof(scope->assignable[0]) *
 							      (process->variable_count + 1));
 	memcpy(scope->names, everywhere, sizeof(everywhere));
@@ -184,7 +204,6 @@ void bpmn_check_expressions(struct build *build, const struct process *process)
 		check_inside(&scope, process->id, "q:variable source",
 			     process->variables[i].source);
 	for (uint32_t i = 0; i < process->node_count; i++) {
-		scope_at(&scope, process->nodes[i]);
 		check_node(&scope, process->nodes[i]);
 		check_timer(&scope, process->nodes[i]);
 	}

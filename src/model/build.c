@@ -127,6 +127,8 @@ bool build_is_reserved(struct str name)
 		"process",
 		"tenant",
 		"null",
+		"fault",
+		"validation",
 		/* the library */
 		"math",
 		"string",

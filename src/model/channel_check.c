@@ -122,8 +122,9 @@ static void check_node(struct build *build, const struct node *node)
 		named_by_node(build, node, node->source->line, "q:source", node->source->channel,
 			      CHANNEL_INBOUND);
 	if (node->send)
-		named_by_node(build, node, node->line, "q:send", node->send->channel,
-			      CHANNEL_OUTBOUND);
+		named_by_node(build, node, node->line,
+			      node->kind == NODE_SERVICE ? "implementation" : "q:send",
+			      node->send->channel, CHANNEL_OUTBOUND);
 	if (node->reply)
 		check_reply(build, node);
 }

@@ -46,6 +46,7 @@ const char *node_kind_name(enum node_kind kind)
 		[NODE_THROW] = "intermediate throw event",
 		[NODE_LINK_THROW] = "link throw event",
 		[NODE_SEND] = "send task",
+		[NODE_SERVICE] = "service task",
 		[NODE_SCRIPT] = "script task",
 		[NODE_PASS] = "task",
 		[NODE_EXCLUSIVE] = "exclusive gateway",
@@ -73,6 +74,7 @@ bool node_is_activity(const struct node *node)
 	case NODE_RECEIVE:
 	case NODE_USER:
 	case NODE_SEND:
+	case NODE_SERVICE:
 	case NODE_SCRIPT:
 	case NODE_PASS:
 	case NODE_SUBPROCESS:

@@ -30,6 +30,7 @@ enum node_kind {
 	NODE_THROW,             /* intermediate none or message throw event */
 	NODE_LINK_THROW,        /* where a link leaves */
 	NODE_SEND,              /* send task */
+	NODE_SERVICE,           /* service or business rule task, a channel call: sends, then parks */
 	NODE_SCRIPT,            /* script task */
 	NODE_PASS,              /* task, manual task */
 	NODE_EXCLUSIVE,         /* exclusive gateway */
@@ -88,9 +89,26 @@ struct header_rule {
 /* q:send */
 struct send_rule {
 	struct str channel;            /* outbound */
-	const struct expression *body; /* never NULL: defaults to the variable responseBody */
+	const struct expression *body; /* NULL only in a channel call: a map of its inputs */
 	struct str content_type;       /* absent = the codec's */
 	bool required;
+};
+
+/* q:retry of a channel call */
+struct retry_rule {
+	uint32_t max_attempts; /* the first one counts */
+	int64_t initial_delay_us, max_delay_us;
+	int64_t coefficient_milli; /* thousandths, from 1000 up: each delay is so many times the one before */
+	struct str *final_codes; /* nonRetryableCodes */
+	uint32_t final_code_count;
+};
+
+/* What a channel call has beside the request (`send`) and the wait for its answer (`source`, `aliases`). */
+struct call_rule {
+	const struct expression *timeout; /* gives the duration; NULL = timeout_us */
+	int64_t timeout_us;
+	bool has_timeout;
+	const struct retry_rule *retry; /* NULL = one attempt */
 };
 
 /* q:reply */
@@ -101,17 +119,17 @@ struct reply_rule {
 			     * inbound channel's reply-channel */
 };
 
-/* q:param of a call activity */
+/* q:param */
 struct param_rule {
-	struct str name;                    /* a variable of the called process */
-	const struct expression *expression; /* over the caller */
+	struct str name;                    /* of a task: what its expressions see; of a call: a variable of the called process */
+	const struct expression *expression; /* over the instance; of a call over the caller */
 	int line;
 };
 
-/* q:output of a call activity */
+/* q:output */
 struct output_rule {
-	struct str variable;                /* of the caller */
-	const struct expression *expression; /* over the called process, when it has ended */
+	struct str variable;                /* of the process; of a call of the caller */
+	const struct expression *expression; /* over the task; of a call over the called process, when it has ended */
 	int line;
 };
 
@@ -163,6 +181,7 @@ struct node {
 	struct alias_rule *aliases;
 	uint32_t alias_count;
 	struct send_rule *send;   /* NULL = none */
+	struct call_rule *call;   /* NODE_SERVICE; with `send`, the request */
 	struct reply_rule *reply; /* tasks and end events; never beside `send`; NULL = none */
 	struct header_rule *headers;
 	uint32_t header_count;
@@ -178,7 +197,7 @@ struct node {
 	const struct node *link;    /* NODE_LINK_THROW: where the token goes on; NODE_LINK_CATCH: NULL */
 	struct str called_id;       /* NODE_CALL */
 	const struct process *called;
-	struct param_rule *params;
+	struct param_rule *params; /* tasks and calls */
 	uint32_t param_count;
 	struct output_rule *outputs;
 	uint32_t output_count;
@@ -201,6 +220,7 @@ struct variable {
 	enum variable_type type;
 	const struct expression *source; /* taken whenever a start or wait receives; NULL = none */
 	bool sensitive;                  /* masked in every listing and log */
+	bool transient;                  /* unset at the end of every step, so never stored */
 	bool readonly;                   /* set by the engine only: items and counters of loops */
 	const struct node *scope;        /* the sub-process or loop that it is local to; NULL = the process */
 	bool of_run;                     /* local to each run of the loop, not to the sub-process itself */
@@ -223,6 +243,7 @@ struct process {
 	struct inside inside;
 	bool torn;   /* while it is built: parts of it were refused */
 	bool called; /* by a call activity of the package */
+	bool route_validation; /* what a q:validate finds is told to the process (q:onValidation); else the message is rejected */
 	bool idempotent; /* a failed step may be tried again */
 	const char *file;           /* path inside the package */
 	int line;
@@ -245,7 +266,12 @@ static inline bool node_is_process_start(const struct node *node)
 static inline bool node_is_wait(const struct node *node)
 {
 	return node->kind == NODE_CATCH || node->kind == NODE_RECEIVE || node->kind == NODE_USER ||
-	       node->kind == NODE_BOUNDARY || node->kind == NODE_EVENT_START;
+	       node->kind == NODE_SERVICE || node->kind == NODE_BOUNDARY || node->kind == NODE_EVENT_START;
+}
+/* Tasks with q:param, which is seen by their own expressions; a call's are variables of what it calls. */
+static inline bool node_has_inputs(const struct node *node)
+{
+	return node->param_count > 0 && node->kind != NODE_CALL;
 }
 /* Tasks, sub-processes and call activities: what may loop and have boundary events. */
 bool node_is_activity(const struct node *node);

@@ -263,16 +263,32 @@ static struct event read_event(struct trace *trace, struct str rest)
 	struct str channel = next_word(&rest), word;
 	struct event event;
 	struct str type = STR_NONE;
+	struct header_list *headers = arena_zalloc(&trace->fx.arena, sizeof(*headers));
 
+	headers->items = arena_alloc(&trace->fx.arena, 8 * sizeof(*headers->items));
+	for (;;) {
+		struct str after = rest, name, value;
+		ptrdiff_t equals;
+
+		word = next_word(&after);
+		equals = str_find(word, '=');
+		if (equals <= 0 || !(word.ptr[0] >= 'a' && word.ptr[0] <= 'z'))
+			break;
+		name = str_make(word.ptr, (size_t)equals);
+		value = str_make(word.ptr + equals + 1, word.len - (size_t)equals - 1);
+		if (str_equal(name, STR("type")))
+			type = value;
+		else
+			headers->items[headers->count++] = (struct header){name, value_text(value)};
+		ck_assert_uint_lt(headers->count, 8);
+		rest = after;
+	}
 	while (rest.len && rest.ptr[0] == ' ')
 		rest = str_make(rest.ptr + 1, rest.len - 1);
-	if (str_starts_with(rest, STR("type="))) {
-		word = next_word(&rest);
-		type = str_make(word.ptr + 5, word.len - 5);
-	}
 	event = engine_fixture_event(&trace->fx, arena_str(&trace->fx.arena, channel).ptr,
 				     arena_str(&trace->fx.arena, rest).ptr);
 	event.type = type;
+	event.headers = headers;
 	return event;
 }
 
@@ -583,6 +599,30 @@ static void see_joins(struct trace *trace, struct str rest)
 	buf_done(&want);
 }
 
+/* A header of the message seen last. */
+static void see_header(struct trace *trace, struct str rest)
+{
+	struct str name = next_word(&rest), want = next_word(&rest);
+	const struct header *header;
+	const char *have = "unset";
+
+	if (!trace->seen_sends)
+		trace_fail(trace, "no message was seen yet");
+	header = header_find(&trace->result.sends[trace->seen_sends - 1].headers, name);
+	if (header)
+		have = engine_fixture_json(&trace->fx, &header->value);
+	if (!str_equal(str_of(have), want))
+		trace_fail(trace, "the header %.*s is %s", STR_ARG(name), have);
+}
+
+static void see_withdrawn(struct trace *trace, struct str rest)
+{
+	int64_t count;
+
+	if (!str_to_int64(next_word(&rest), &count) || count != trace->result.withdrawn_count)
+		trace_fail(trace, "%u requests are withdrawn", trace->result.withdrawn_count);
+}
+
 static void see_status(struct trace *trace, enum instance_status status)
 {
 	if (trace->inst->status != status)
@@ -631,6 +671,10 @@ static void do_line(struct trace *trace, struct str line)
 		see_variable(trace, rest);
 	else if (str_equal(word, STR("failed")))
 		see_failure(trace, rest);
+	else if (str_equal(word, STR("header")))
+		see_header(trace, rest);
+	else if (str_equal(word, STR("withdrawn")))
+		see_withdrawn(trace, rest);
 	else if (str_equal(word, STR("timers")))
 		see_timers(trace, rest);
 	else if (str_equal(word, STR("completed")))

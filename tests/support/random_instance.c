@@ -45,10 +45,20 @@ static void random_timer(struct random_source *random, struct token *token)
 	token->remaining = random_below(random, 2) ? -1 : 1 + (int64_t)random_below(random, 1000);
 }
 
+static void random_locals(struct random_source *random, struct arena *arena, struct token *token)
+{
+	token->local_count = random_below(random, 3) ? 0 : (uint32_t)random_below(random, 4);
+	token->locals = arena_zalloc(arena, (token->local_count + 1) * sizeof(*token->locals));
+	for (uint32_t k = 0; k < token->local_count; k++)
+		token->locals[k] = (struct scope_variable){str_of(arena_printf(arena, "local%u", k)),
+							   random_value(random, arena, 2, true)};
+}
+
 static void random_ready(struct token *token)
 {
 	token->state = TOKEN_READY;
 	token->due_us = token->period_us = token->remaining = 0;
+	token->local_count = 0;
 }
 
 /* A token of its own, that waits or joins in some scope. */
@@ -67,6 +77,7 @@ static struct token *random_token(struct random_source *random, struct arena *ar
 		token->state = TOKEN_WAITING;
 		random_keys(random, arena, token);
 		random_timer(random, token);
+		random_locals(random, arena, token);
 	}
 	return token;
 }
@@ -183,18 +194,27 @@ static bool str_same(struct str a, struct str b)
 	return !a.ptr == !b.ptr && str_equal(a, b);
 }
 
+static bool variables_equal(const struct scope_variable *a, const struct scope_variable *b,
+			    uint32_t count)
+{
+	for (uint32_t i = 0; i < count; i++)
+		if (!str_same(a[i].name, b[i].name) || !value_equal(&a[i].value, &b[i].value))
+			return false;
+	return true;
+}
+
 static bool token_equal(const struct token *a, const struct token *b)
 {
 	if (a->id != b->id || a->scope != b->scope || !str_same(a->node, b->node) ||
 	    a->state != b->state || a->key_count != b->key_count || a->host != b->host ||
 	    !str_same(a->flow, b->flow) || a->due_us != b->due_us || a->period_us != b->period_us ||
-	    a->remaining != b->remaining)
+	    a->remaining != b->remaining || a->local_count != b->local_count)
 		return false;
 	for (uint32_t i = 0; i < a->key_count; i++)
 		if (!str_same(a->keys[i].name, b->keys[i].name) ||
 		    !str_same(a->keys[i].value, b->keys[i].value))
 			return false;
-	return true;
+	return variables_equal(a->locals, b->locals, a->local_count);
 }
 
 static bool scope_equal(const struct scope *a, const struct scope *b)
@@ -203,11 +223,7 @@ static bool scope_equal(const struct scope *a, const struct scope *b)
 	    a->variable_count != b->variable_count || a->owner != b->owner ||
 	    a->iteration != b->iteration || !str_same(a->process, b->process))
 		return false;
-	for (uint32_t i = 0; i < a->variable_count; i++)
-		if (!str_same(a->variables[i].name, b->variables[i].name) ||
-		    !value_equal(&a->variables[i].value, &b->variables[i].value))
-			return false;
-	return true;
+	return variables_equal(a->variables, b->variables, a->variable_count);
 }
 
 static bool reply_equal(const struct reply_address *a, const struct reply_address *b)

@@ -24,6 +24,14 @@ enum result node_throw_enter(struct step *step, const struct node *node,
 			     struct error *err) MUST_CHECK;
 enum result node_send_enter(struct step *step, const struct node *node,
 			    struct error *err) MUST_CHECK;
+enum result node_service_enter(struct step *step, const struct node *node,
+			       struct error *err) MUST_CHECK;
+enum result node_service_resume(struct step *step, const struct node *node,
+				struct error *err) MUST_CHECK;
+enum result node_service_fire(struct step *step, const struct node *node,
+			      struct error *err) MUST_CHECK;
+enum result node_service_failed(struct step *step, const struct node *node, struct str code,
+				struct str message, struct error *err) MUST_CHECK;
 enum result node_script_enter(struct step *step, const struct node *node,
 			      struct error *err) MUST_CHECK;
 enum result node_pass_enter(struct step *step, const struct node *node,

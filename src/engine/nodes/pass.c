@@ -4,7 +4,5 @@
 
 enum result node_pass_enter(struct step *step, const struct node *node, struct error *err)
 {
-	enum result result = step_emit(step, node, err);
-
-	return result == RESULT_OK ? step_leave(step, node, err) : result;
+	return task_end(step, node, true, err);
 }

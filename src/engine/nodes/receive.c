@@ -9,7 +9,5 @@ enum result node_receive_enter(struct step *step, const struct node *node, struc
 
 enum result node_receive_resume(struct step *step, const struct node *node, struct error *err)
 {
-	enum result result = step_emit(step, node, err);
-
-	return result == RESULT_OK ? step_leave(step, node, err) : result;
+	return task_end(step, node, true, err);
 }

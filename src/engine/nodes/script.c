@@ -6,7 +6,5 @@ enum result node_script_enter(struct step *step, const struct node *node, struct
 {
 	enum result result = step_script(step, node, err);
 
-	if (result == RESULT_OK)
-		result = step_emit(step, node, err);
-	return result == RESULT_OK ? step_leave(step, node, err) : result;
+	return result == RESULT_OK ? task_end(step, node, true, err) : result;
 }

@@ -243,6 +243,23 @@ START_TEST(timers_that_cannot_be_are_refused)
 }
 END_TEST
 
+START_TEST(values_are_of_waiting_tokens)
+{
+	struct instance *inst = minimal(), *out = NULL;
+	struct token *token = inst->tokens;
+	struct scope_variable locals[] = {{STR("n"), value_int(1)}, {STR("#attempt"), value_int(2)}};
+
+	token->locals = locals;
+	token->local_count = 2;
+	snapshot_pack(inst, &bytes);
+	ck_assert_int_eq(unpack(buf_str(&bytes), inst, &out), RESULT_OK);
+	ck_assert(instance_equal(inst, out));
+	token->state = TOKEN_JOINING;
+	token->flow = STR("f");
+	ck_refused(inst, "values of a token that does not wait");
+}
+END_TEST
+
 /* A holding token 1 that opened scope 1, in which token 2 waits with an event 3 armed beside it. */
 static struct instance *nested(void)
 {
@@ -367,7 +384,7 @@ static Suite *snapshot_suite(void)
 	TEST_ADD_ALL(tcase, random_instances_come_back_the_same,
 		     the_format_number_is_the_second_byte, a_newer_format_is_told_before_it_is_read,
 		     every_truncation_is_refused, altered_bytes_are_refused_or_consistent,
-		     format_1_is_read, format_2_is_read, timers_that_cannot_be_are_refused,
+		     format_1_is_read, format_2_is_read, timers_that_cannot_be_are_refused, values_are_of_waiting_tokens,
 		     torn_links_are_refused, inconsistent_instances_are_refused, a_variable_that_comes_twice_is_refused);
 	suite_add_tcase(suite, tcase);
 	return suite;
