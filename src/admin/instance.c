@@ -21,14 +21,13 @@ static const struct process *process_of(struct admin *admin, const struct instan
 	return member ? deployment_process(member->deployment, instance_scope_process(inst, scope)) : NULL;
 }
 
+/* What is not declared is the engine's own: the items of a loop and its results, which may be of what is sensitive. */
 static bool is_masked(const struct process *process, struct str name)
 {
-	if (!process)
-		return true;
-	for (uint32_t i = 0; i < process->variable_count; i++)
+	for (uint32_t i = 0; process && i < process->variable_count; i++)
 		if (str_equal(process->variables[i].name, name))
 			return process->variables[i].sensitive;
-	return false;
+	return true;
 }
 
 static void write_variables(struct buf *out, const struct process *process,

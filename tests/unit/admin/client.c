@@ -78,6 +78,7 @@ static struct view *view_of_order(void)
 	model_process(model, "order");
 	model_variable(model, "card", VARIABLE_STRING, NULL)->sensitive = true;
 	model_variable(model, "total", VARIABLE_INTEGER, NULL);
+	model_variable(model, "strange", VARIABLE_ANY, NULL);
 	model_node(model, "Start", NODE_START);
 	model_source(model, "orders");
 	model_node(model, "End", NODE_END);

@@ -28,14 +28,15 @@ static struct str snapshot_of(struct id id, const char *deployment)
 		{STR("total"), value_int(INT64_C(9007199254740993))},
 		{STR("strange"), value_double(__builtin_nan(""))},
 	};
-	struct scope_variable inner = {STR("card"), value_text(STR("4222"))};
+	struct scope_variable inner[] = {{STR("card"), value_text(STR("4222"))},
+					 {STR("#items"), value_text(STR("4333"))}};
 	struct scope scopes[] = {{.id = 0, .variables = variables, .variable_count = 3},
 				 {.id = 1,
 				  .parent = 0,
 				  .owner = 4,
 				  .node = STR("Sub"),
-				  .variables = &inner,
-				  .variable_count = 1}};
+				  .variables = inner,
+				  .variable_count = 2}};
 	struct instance_alias alias = {STR("order"), STR("A-1"), true};
 	struct instance inst = {.id = id,
 				.tenant = STR("acme"),
@@ -279,6 +280,8 @@ START_TEST(one_instance)
 	ck_assert(json_bool_at(&reply.json, "modelLoaded"));
 	ck_assert_ptr_null(strstr(reply.body.ptr, "4111"));
 	ck_assert_ptr_null(strstr(reply.body.ptr, "4222"));
+	/* What is the engine's own may be made of it. */
+	ck_assert_ptr_null(strstr(reply.body.ptr, "4333"));
 }
 END_TEST
 
