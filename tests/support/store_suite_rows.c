@@ -180,7 +180,7 @@ START_TEST(outbox_rows_that_are_poisoned_are_not_forgotten)
 	row_fail(1, 0, 0, true, false, "boot-1");
 	ck_assert(sends_claimed(2));
 	ck_assert(sends_claimed(3));
-	rig_query(&suite_rig, ",a,", true, STATEMENT_OUTBOX_REARM, id);
+	rig_query(&suite_rig, ",a,", true, STATEMENT_OUTBOX_REARM, id, LIMIT);
 	ck_assert(!sends_claimed(4));
 }
 END_TEST
