@@ -5,7 +5,8 @@
  *
  *	driver migrate              the schema, as `sutra migrate` does it
  *	driver capture              runs one order and keeps its rows in the schema `bench`, for the reference to imitate
- *	driver engine SECONDS       a whole replica, fed and drained through the local transport
+ *	driver engine SECONDS       a whole replica, fed and drained through the local transport; SUTRA_BENCH_ORDERS: so many
+ *	                            orders, whatever the time
  *	driver reference SECONDS N  the same rows by N connections, one transaction a step
  *	driver verify ORDERS        the digest of what the first ORDERS orders have left behind
  *	driver pace SECONDS RATE    hold-relay at so many steps a second, whatever becomes of them, and how late each was

@@ -25,6 +25,7 @@ struct load {
 	struct bench_sink sinks[STEP_COUNT];
 	bool withhold; /* atomic: the sinks keep what they get */
 	uint64_t window;
+	uint64_t most; /* orders, whatever the time; 0 = as many as go */
 
 	struct order_state *orders;
 	uint64_t count, capacity; /* orders begun */
@@ -52,7 +53,8 @@ static void load_check_done(struct load *load)
 {
 	uint64_t all = load->count * STEP_COUNT;
 
-	if (loop_now_us(load->loop) >= load->end_us && load->completed == all &&
+	if ((load->most ? load->count == load->most : loop_now_us(load->loop) >= load->end_us) &&
+	    load->completed == all &&
 	    load->arrived == all)
 		__atomic_store_n(&load->done, true, __ATOMIC_RELEASE);
 }
@@ -83,7 +85,7 @@ static void load_settled(void *user, enum settle how)
 	samples_add(&load->latency, now_us - sent->sent_us);
 	if (sent->step == STEP_SPAWN && !__atomic_load_n(&load->withhold, __ATOMIC_ACQUIRE))
 		load_send(load, sent->order, STEP_RELAY);
-	else if (sent->step == STEP_RELAY && now_us < load->end_us)
+	else if (sent->step == STEP_RELAY && (load->most ? load->count < load->most : now_us < load->end_us))
 		load_next_order(load);
 	load_check_done(load);
 }
@@ -228,7 +230,8 @@ static void print_store(const struct store_stats *stats)
 
 int bench_engine(int64_t seconds)
 {
-	struct load load = {0};
+	const char *most = getenv("SUTRA_BENCH_ORDERS");
+	struct load load = {.most = most ? (uint64_t)bench_number(most) : 0};
 	struct store_stats stats;
 	int64_t cpu_us;
 

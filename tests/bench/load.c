@@ -13,8 +13,8 @@
 
 /* The customer of the open loop pays so much later. */
 #define PAY_AFTER_US (100 * US_PER_MS)
-/* Nothing has come out for so long: what is missing is lost. */
-#define SILENCE_US (30 * US_PER_S)
+/* Nothing has come out for so long: what is missing is lost. SUTRA_BENCH_SILENCE has other seconds. */
+#define SILENCE_S 30
 
 const char *const load_channels_in[LOAD_STEPS] = {"orders", "payments"};
 const char *const load_channels_out[LOAD_STEPS] = {"stock", "replies"};
@@ -51,6 +51,9 @@ static void next_order(struct broker_load *load, int64_t due_us)
 
 void load_begin(struct broker_load *load, int64_t seconds)
 {
+	const char *silence = getenv("SUTRA_BENCH_SILENCE");
+
+	load->silence_us = (silence ? bench_number(silence) : SILENCE_S) * US_PER_S;
 	load->cpu_us = bench_cpu_us();
 	load->began_us = load->last_us = time_monotonic_us();
 	load->end_us = load->began_us + seconds * US_PER_S;
@@ -118,7 +121,7 @@ bool load_is_done(const struct broker_load *load)
 
 	if (now_us < load->end_us)
 		return false;
-	return load->arrived[LOAD_RELAY] == load->count || now_us > load->last_us + SILENCE_US;
+	return load->arrived[LOAD_RELAY] == load->count || now_us > load->last_us + load->silence_us;
 }
 
 void load_print(struct broker_load *load)

@@ -35,7 +35,7 @@ struct broker_load {
 	uint64_t payments; /* open loop: orders whose payment was sent or whose time is not there yet come behind it */
 	uint64_t arrived[LOAD_STEPS];
 	uint64_t doubled, unknown, total;
-	int64_t began_us, last_us, cpu_us;
+	int64_t began_us, last_us, cpu_us, silence_us;
 	struct samples latency[LOAD_STEPS];
 };
 
