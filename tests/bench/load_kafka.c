@@ -26,7 +26,7 @@ static void conf_set(rd_kafka_conf_t *conf, const char *name, const char *value)
 		bench_die("%s", text);
 }
 
-static rd_kafka_t *client_new(rd_kafka_type_t type, const char *const settings[][2],
+static rd_kafka_t *client_new(rd_kafka_type_t type, const char *group, const char *const settings[][2],
 			      void (*delivered)(rd_kafka_t *, const rd_kafka_message_t *, void *), void *opaque)
 {
 	rd_kafka_conf_t *conf = rd_kafka_conf_new();
@@ -34,7 +34,10 @@ static rd_kafka_t *client_new(rd_kafka_type_t type, const char *const settings[]
 	char text[256];
 
 	conf_set(conf, "bootstrap.servers", bench_env("KAFKA_BOOTSTRAP"));
-	conf_set(conf, "linger.ms", "1");
+	if (type == RD_KAFKA_PRODUCER)
+		conf_set(conf, "linger.ms", "1");
+	else
+		conf_set(conf, "group.id", group);
 	for (; (*settings)[0]; settings++)
 		conf_set(conf, (*settings)[0], (*settings)[1]);
 	if (delivered)
@@ -139,12 +142,15 @@ int load_kafka(int64_t seconds, double rate)
 {
 	static const char *const producer[][2] = {{"acks", "all"}, {NULL, NULL}};
 	static const char *const consumer[][2] = {
-		{"group.id", "bench-load"}, {"enable.auto.commit", "false"}, {"fetch.wait.max.ms", "100"}, {NULL, NULL}};
+		{"enable.auto.commit", "false"}, {"fetch.wait.max.ms", "100"}, {NULL, NULL}};
 	struct kafka_end end = {.load = {.send = kafka_send, .rate = rate}};
+	char group[LOAD_NAME_SIZE];
+
+	load_name("bench-load", group);
 
 	end.load.window = (uint64_t)bench_number(bench_env("SUTRA_BENCH_WINDOW"));
-	end.producer = client_new(RD_KAFKA_PRODUCER, producer, on_load_delivered, NULL);
-	end.consumer = client_new(RD_KAFKA_CONSUMER, consumer, NULL, NULL);
+	end.producer = client_new(RD_KAFKA_PRODUCER, NULL, producer, on_load_delivered, NULL);
+	end.consumer = client_new(RD_KAFKA_CONSUMER, group, consumer, NULL, NULL);
 	assign_ends(end.consumer);
 	load_begin(&end.load, seconds);
 	while (!load_is_done(&end.load)) {
@@ -215,8 +221,7 @@ static void relay_one(struct kafka_end *end, rd_kafka_message_t *message)
 int relay_kafka(void)
 {
 	static const char *const producer[][2] = {{"enable.idempotence", "true"}, {"partitioner", "murmur2_random"}, {NULL, NULL}};
-	static const char *const consumer[][2] = {{"group.id", "bench-relay"},
-						  {"auto.offset.reset", "earliest"},
+	static const char *const consumer[][2] = {{"auto.offset.reset", "earliest"},
 						  {"enable.auto.offset.store", "false"},
 						  {"auto.commit.interval.ms", "500"},
 						  {"partition.assignment.strategy", "cooperative-sticky"},
@@ -224,10 +229,12 @@ int relay_kafka(void)
 	rd_kafka_topic_partition_list_t *topics = rd_kafka_topic_partition_list_new(2);
 	struct kafka_end end = {0};
 	struct sigaction action = {.sa_handler = on_signal};
+	char group[LOAD_NAME_SIZE];
 
+	load_name("bench-relay", group);
 	sigaction(SIGTERM, &action, NULL);
-	end.producer = client_new(RD_KAFKA_PRODUCER, producer, on_relay_delivered, &end);
-	end.consumer = client_new(RD_KAFKA_CONSUMER, consumer, NULL, NULL);
+	end.producer = client_new(RD_KAFKA_PRODUCER, NULL, producer, on_relay_delivered, &end);
+	end.consumer = client_new(RD_KAFKA_CONSUMER, group, consumer, NULL, NULL);
 	for (enum load_step step = 0; step < LOAD_STEPS; step++) {
 		char topic[LOAD_NAME_SIZE];
 

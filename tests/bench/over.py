@@ -100,7 +100,10 @@ class Side:
             load.kill()
         if load.returncode:
             raise harness.ServiceError(f"the load ended with {load.returncode}")
-        return json.loads(text)
+        result = json.loads(text)
+        if not result["steps"]:
+            raise harness.ServiceError("nothing came out for all that was sent")
+        return result
 
     def load(self, seconds, rate=None):
         return self.load_end(self.load_begin(seconds, rate), seconds + 120)

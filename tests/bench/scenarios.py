@@ -57,8 +57,8 @@ class World:
     def broker(self, name):
         if name not in self.brokers:
             self.brokers[name] = (over.Kafka if name == "kafka" else over.RabbitMQ)().start()
-            # A broker that has just started is slow: its compiler, its files, its caches.
-            self.relay(name, 5)
+            # A broker that has just started is slow: Kafka until the compiler has seen most of it.
+            self.relay(name, 20 if name == "kafka" else 5)
         return self.brokers[name]
 
     def run(self):
