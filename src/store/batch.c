@@ -3,7 +3,7 @@
  * Forming batches. A batch takes what waits of one kind, up to datasource.batch-max elements and batch-max-bytes, in turn
  * over the tenants.
  *
- * No two elements of a batch share a gate key: instance, kept message, inbox key, unique alias, unique wait. In one statement the second
+ * No two elements of a batch share a gate key: instance, start timer, kept message, inbox key, unique alias, unique wait. In one statement the second
  * of two equal keys would be skipped and answered "duplicate" although the first may still be taken out of the batch: a
  * lost message (G5, G9). The later one waits for the next batch, and so does everything behind it that shares a key with
  * it, which keeps the order of arrival for each key.
@@ -104,6 +104,8 @@ static bool request_keys(struct key_set *set, const struct store_request *reques
 		return false;
 	commit = container_of(request, const struct store_commit, base);
 	if (commit->commit != COMMIT_NO_INSTANCE && visit(set, commit->instance))
+		return true;
+	if (!id_is_none(commit->schedule.id) && visit(set, commit->schedule.id))
 		return true;
 	if (!id_is_none(commit->kept_removed) && visit(set, commit->kept_removed))
 		return true;

@@ -119,6 +119,32 @@ static bool kept_check(const struct store_commit *commit, struct error *err)
 	return true;
 }
 
+/* Past the year 9999 a time cannot be written any more. */
+#define DUE_MAX_US INT64_C(253402300799999999)
+
+static bool timers_check(const struct store_commit *commit, struct error *err)
+{
+	bool instance = commit->commit != COMMIT_NO_INSTANCE;
+
+	if ((!instance && (commit->timers_added_count || commit->timers_removed_count)) ||
+	    (commit->commit == COMMIT_RESUME && !id_is_none(commit->schedule.id))) {
+		error_set(err, RESULT_REJECT, CODE_RUNTIME_STORE_REJECTED, "the commit has timers that it cannot have");
+		return false;
+	}
+	for (uint32_t i = 0; i < commit->timers_added_count; i++) {
+		const struct store_timer_row *timer = &commit->timers_added[i];
+
+		if (!text_check(timer->node, STORE_TEXT_MAX, "node", err))
+			return false;
+		if (timer->due_us > 0 && timer->due_us <= DUE_MAX_US)
+			continue;
+		error_set(err, RESULT_REJECT, CODE_RUNTIME_STORE_REJECTED, "the timer of token %u is due out of range",
+			  timer->token);
+		return false;
+	}
+	return true;
+}
+
 /* Two tokens of one instance that want the same unique wait: no database is needed to see that one loses. */
 static bool unique_wait_is_twice(const struct store_commit *commit)
 {
@@ -138,7 +164,7 @@ enum store_outcome commit_check(const struct store_commit *commit, struct error 
 	    !text_check(commit->process, STORE_TEXT_MAX, "process", err) ||
 	    !text_check(commit->code, STORE_TEXT_MAX, "code", err) ||
 	    !correlation_check(commit, err) || !outbox_check(commit, err) ||
-	    !kept_check(commit, err))
+	    !kept_check(commit, err) || !timers_check(commit, err))
 		return STORE_REJECTED;
 	return unique_wait_is_twice(commit) ? STORE_WAIT_NOT_UNIQUE : STORE_OK;
 }
@@ -178,6 +204,7 @@ uint64_t commit_size(const struct store_commit *commit)
 
 	size += 64ull *
 		(commit->waits_added_count + commit->waits_removed_count + commit->inbox_key_count);
+	size += 64ull * (commit->timers_added_count + commit->timers_removed_count);
 	for (uint32_t i = 0; i < commit->aliases_added_count; i++)
 		size += 64 + commit->aliases_added[i].value.len;
 	for (uint32_t i = 0; i < commit->outbox_count; i++) {

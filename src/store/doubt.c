@@ -25,6 +25,9 @@
  *      may have been first, in whose keeping it was by then; but then the message has had its effect or its end there, with all
  *      that belongs to it, and nothing is left to do. Of a spawn or a resume that would say that the effect is this instance's,
  *      so there the instance decides as above, and the message counts as lost if it is not.
+ *    - A start timer that stands as expected: not committed, and the gate failed to a lock. Else a spawn has committed iff its instance
+ *      is there, as above. Without an instance (the start was rejected) it is taken for committed if the row stands as the element
+ *      leaves it: whoever brought it there, nothing else is left to do.
  *
  *  4 The answer to the insert of outbox rows was lost, and with it which rows are committed claimed by us. Renewing the
  *    stamps tells, and makes them fresh, as the publisher's own deadline requires. It is asked until it is answered: were rows
@@ -139,13 +142,19 @@ static void judge_build(struct batch *batch)
 	struct store_commit *commit = commit_of(batch->elements[0]);
 	struct column *c;
 
-	segment_begin(batch, 3);
+	segment_begin(batch, 4);
 	set_id(segment_call(batch, STATEMENT_INSTANCE_GET, 0), 0, commit->instance);
 	if (!id_is_none(commit->kept_removed)) {
 		c = segment_call(batch, STATEMENT_KEPT_OWNER, 1);
 		set_int(&c[0], 0, 0);
 		set_str(&c[1], 0, commit->tenant);
 		set_id(&c[2], 0, commit->kept_removed);
+	}
+	if (!id_is_none(commit->schedule.id)) {
+		c = segment_call(batch, STATEMENT_SCHEDULE_PROBE, 1);
+		set_int(&c[0], 0, 0);
+		set_str(&c[1], 0, commit->tenant);
+		set_id(&c[2], 0, commit->schedule.id);
 	}
 	if (!commit->inbox_key_count)
 		return;
@@ -180,6 +189,30 @@ static bool kept_is_ours(const struct batch *batch, const struct store_commit *c
 
 	return rows && rows->row_count && !rows_at(rows, 0, 1)->is_null &&
 	       str_equal(rows_at(rows, 0, 1)->str, commit->keeper);
+}
+
+/* The start timer's row, or NULL: not asked, or not there. */
+static const struct field *schedule_row(const struct batch *batch)
+{
+	const struct rows *rows = judge_rows(batch, STATEMENT_SCHEDULE_PROBE);
+
+	return rows && rows->row_count ? rows_at(rows, 0, 0) : NULL;
+}
+
+static bool schedule_is_due(const struct batch *batch, const struct store_commit *commit)
+{
+	const struct field *f = schedule_row(batch);
+
+	return f && !f[2].is_null && f[2].i == commit->schedule.expected_us;
+}
+
+/* Whether it stands as the element was to leave it. */
+static bool schedule_is_advanced(const struct batch *batch, const struct store_commit *commit)
+{
+	const struct field *f = schedule_row(batch);
+
+	return f && !schedule_is_due(batch, commit) && f[3].i == commit->schedule.remaining &&
+	       (f[2].is_null ? 0 : f[2].i) == commit->schedule.next_us;
 }
 
 static bool inbox_leads_to(const struct batch *batch, struct id instance)
@@ -238,8 +271,10 @@ static void judge_take(struct batch *batch)
 	else if (commit->commit == COMMIT_SPAWN)
 		committed = batch->own.calls[0].rows.row_count > 0;
 	else
-		committed = kept_is_gone(batch);
+		committed = kept_is_gone(batch) || schedule_is_advanced(batch, commit);
 	if (!committed && verdict == STORE_KEPT_LOST && kept_is_ours(batch, commit))
+		verdict = STORE_OK;
+	if (!committed && verdict == STORE_SCHEDULE_MOVED && schedule_is_due(batch, commit))
 		verdict = STORE_OK;
 	if (committed || (verdict == STORE_OK && batch->verdict_gate == GATE_EXISTS)) {
 		doubt_committed(batch);

@@ -5,7 +5,7 @@
  * A gate that fails names its elements: they are taken out, and the rest runs again at once. "Duplicate" and the like are
  * final, for the inserts wait for uncommitted rivals: who loses has lost to a committed row. A lost fence can mean two
  * things, since it skips locked rows: the row has changed, or somebody holds its lock for a moment. So can a kept message that
- * was not found. A look without a lock tells them apart; what is only locked goes on alone in quarantine, so that one stuck row
+ * was not found, and a start timer. A look without a lock tells them apart; what is only locked goes on alone in quarantine, so that one stuck row
  * stops nobody else.
  *
  * An error names nobody: the batch is halved until the element that causes it stands alone. A lock timeout then leads to
@@ -69,6 +69,8 @@ static enum store_outcome gate_outcome(enum gate gate)
 		return STORE_WAIT_NOT_UNIQUE;
 	case GATE_KEPT:
 		return STORE_KEPT_LOST;
+	case GATE_SCHEDULE:
+		return STORE_SCHEDULE_MOVED;
 	case GATE_FENCE:
 	case GATE_NONE:
 		break;
@@ -76,22 +78,33 @@ static enum store_outcome gate_outcome(enum gate gate)
 	return STORE_FENCED;
 }
 
-/* --- fences and kept messages --- */
+/* --- fences, kept messages and start timers --- */
+
+/* The row that the gate was about. */
+static struct id probe_key(const struct batch *batch, const struct store_commit *commit)
+{
+	if (batch->verdict_gate == GATE_FENCE)
+		return commit->instance;
+	return batch->verdict_gate == GATE_KEPT ? commit->kept_removed : commit->schedule.id;
+}
 
 static void probe_build(struct batch *batch)
 {
-	bool fence = batch->verdict_gate == GATE_FENCE;
 	struct column *c;
 
 	segment_begin(batch, 1);
-	c = segment_call(batch, fence ? STATEMENT_FENCE_PROBE : STATEMENT_KEPT_OWNER, batch->count);
+	c = segment_call(batch,
+			 batch->verdict_gate == GATE_FENCE  ? STATEMENT_FENCE_PROBE
+			 : batch->verdict_gate == GATE_KEPT ? STATEMENT_KEPT_OWNER
+							    : STATEMENT_SCHEDULE_PROBE,
+			 batch->count);
 	for (uint32_t i = 0; i < batch->count; i++) {
 		struct store_commit *commit = container_of(batch->elements[i], struct store_commit,
 							   base);
 
 		set_int(&c[0], i, i);
 		set_str(&c[1], i, commit->tenant);
-		set_id(&c[2], i, fence ? commit->instance : commit->kept_removed);
+		set_id(&c[2], i, probe_key(batch, commit));
 	}
 }
 
@@ -99,6 +112,8 @@ static void probe_build(struct batch *batch)
 static bool probe_stands(const struct batch *batch, const struct store_commit *commit,
 			 const struct field *f)
 {
+	if (batch->verdict_gate == GATE_SCHEDULE)
+		return !f[2].is_null && f[2].i == commit->schedule.expected_us;
 	if (f[1].is_null)
 		return false;
 	if (batch->verdict_gate == GATE_KEPT)
@@ -203,7 +218,7 @@ void gates_failed(struct batch *batch)
 		batch_end(batch);
 	if (failed->doubtful) {
 		judge_all(failed, gate_outcome(gate), gate, "");
-	} else if (gate == GATE_FENCE || gate == GATE_KEPT) {
+	} else if (gate == GATE_FENCE || gate == GATE_KEPT || gate == GATE_SCHEDULE) {
 		failed->verdict_gate = gate;
 		failed->build = probe_build;
 		failed->finish = probe_finish;

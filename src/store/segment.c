@@ -523,6 +523,35 @@ static void build_fences(struct batch *batch)
 	}
 }
 
+static void build_schedules(struct batch *batch)
+{
+	struct key_ref *refs = arena_alloc(&batch->arena, (batch->count + 1) * sizeof(*refs));
+	uint32_t count = 0;
+	struct column *c;
+
+	for (uint32_t i = 0; i < batch->count; i++) {
+		struct store_commit *commit = commit_of(batch->elements[i]);
+
+		if (!id_is_none(commit->schedule.id))
+			refs[count++] = (struct key_ref){commit->schedule.id, ID_NONE, i, 0};
+	}
+	if (!count)
+		return;
+	qsort(refs, count, sizeof(*refs), key_ref_compare);
+	c = segment_call(batch, STATEMENT_SCHEDULE_ADVANCE, count);
+	for (uint32_t i = 0; i < count; i++) {
+		const struct store_commit *commit = commit_of(batch->elements[refs[i].ord]);
+		const struct store_schedule *schedule = &commit->schedule;
+
+		set_int(&c[0], i, refs[i].ord);
+		set_str(&c[1], i, commit->tenant);
+		set_id(&c[2], i, schedule->id);
+		set_int(&c[3], i, schedule->expected_us);
+		set_int(&c[4], i, schedule->next_us ? schedule->next_us : COLUMN_TIME_NULL);
+		set_int(&c[5], i, schedule->remaining);
+	}
+}
+
 static void build_kept_deletes(struct batch *batch)
 {
 	struct key_ref *refs = arena_alloc(&batch->arena, (batch->count + 1) * sizeof(*refs));
@@ -695,6 +724,64 @@ static void build_deletes(struct batch *batch, enum statement_id statement,
 		set_str(&c[1], i, commit_of(batch->elements[refs[i].ord])->tenant);
 		set_id(&c[2], i, refs[i].key);
 		set_id(&c[3], i, refs[i].slot);
+	}
+}
+
+/* Rows of elements in their order, which is that of the table's key but for the token: nobody else writes timers of the instance. */
+static uint32_t count_timers(struct batch *batch, bool added)
+{
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; i < batch->count; i++) {
+		struct store_commit *commit = commit_of(batch->elements[i]);
+
+		count += added ? commit->timers_added_count : commit->timers_removed_count;
+	}
+	return count;
+}
+
+static void build_timer_deletes(struct batch *batch)
+{
+	uint32_t count = count_timers(batch, false), at = 0;
+	struct column *c;
+
+	if (!count)
+		return;
+	c = segment_call(batch, STATEMENT_TIMER_DELETE, count);
+	for (uint32_t i = 0; i < batch->count; i++) {
+		struct store_commit *commit = commit_of(batch->elements[i]);
+
+		for (uint32_t k = 0; k < commit->timers_removed_count; k++, at++) {
+			set_int(&c[0], at, i);
+			set_str(&c[1], at, commit->tenant);
+			set_id(&c[2], at, commit->instance);
+			set_int(&c[3], at, commit->timers_removed[k].token);
+		}
+	}
+}
+
+static void build_timer_inserts(struct batch *batch)
+{
+	uint32_t count = count_timers(batch, true), at = 0;
+	struct column *c;
+
+	if (!count)
+		return;
+	c = segment_call(batch, STATEMENT_TIMER_INSERT, count);
+	for (uint32_t i = 0; i < batch->count; i++) {
+		struct store_commit *commit = commit_of(batch->elements[i]);
+
+		for (uint32_t k = 0; k < commit->timers_added_count; k++, at++) {
+			const struct store_timer_row *timer = &commit->timers_added[k];
+
+			set_int(&c[0], at, i);
+			set_str(&c[1], at, commit->tenant);
+			set_id(&c[2], at, commit->instance);
+			set_int(&c[3], at, timer->token);
+			set_str(&c[4], at, timer->node);
+			set_str(&c[5], at, commit->deployment);
+			set_int(&c[6], at, timer->due_us);
+		}
 	}
 }
 
@@ -1001,10 +1088,11 @@ static void build_commits(struct batch *batch)
 	struct key_ref *refs;
 	uint32_t count;
 
-	segment_begin(batch, 19);
+	segment_begin(batch, 22);
 	batch->own.writes = true;
 	batch->own.durable = true;
 	build_fences(batch);
+	build_schedules(batch);
 	build_kept_deletes(batch);
 	build_early_deletes(batch);
 	build_inbox(batch);
@@ -1012,11 +1100,13 @@ static void build_commits(struct batch *batch)
 	build_deletes(batch, STATEMENT_WAIT_DELETE, refs, count);
 	refs = alias_refs(batch, false, ROWS_ALL, &count);
 	build_deletes(batch, STATEMENT_ALIAS_DELETE, refs, count);
+	build_timer_deletes(batch);
 	build_alias_inserts(batch, STATEMENT_ALIAS_INSERT, ROWS_PLAIN);
 	build_alias_inserts(batch, STATEMENT_ALIAS_INSERT_UNIQUE, ROWS_UNIQUE);
 	build_wait_inserts(batch, STATEMENT_WAIT_INSERT, ROWS_PLAIN);
 	build_wait_inserts(batch, STATEMENT_WAIT_INSERT_UNIQUE, ROWS_UNIQUE);
 	build_instances(batch);
+	build_timer_inserts(batch);
 	segment_outbox_sort(batch);
 	build_outbox(batch, STATEMENT_OUTBOX_INSERT, true);
 	build_outbox(batch, STATEMENT_OUTBOX_INSERT_ONCE, false);

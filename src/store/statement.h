@@ -93,6 +93,7 @@ enum gate {
 	GATE_ALIAS,  /* a unique alias is taken */
 	GATE_WAIT,   /* a unique wait is taken */
 	GATE_KEPT,   /* a kept message is gone, or another keeper's */
+	GATE_SCHEDULE, /* a start timer is not due as expected any more, or its row is locked by somebody */
 };
 
 enum statement_id {

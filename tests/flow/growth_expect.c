@@ -36,6 +36,10 @@ static const struct growth_expectation expectations[STATEMENT_COUNT] = {
 	[STATEMENT_FENCE_UPDATE] = {.index = {"instance_pkey"},
 				    .args = {"n", T, ID, "'me'", "1", "1", "false", "null", "null", "'\\x00'"}},
 	[STATEMENT_KEPT_DELETE] = {.index = {"inbox_message_pkey"}, .args = {"n", T, ID, "'dead'"}},
+	[STATEMENT_SCHEDULE_ADVANCE] = {.none = "rows of the table of start timers", .args = {"n", T, ID, "now()", "now()", "1"}},
+	[STATEMENT_TIMER_DELETE] = {.index = {"timer_pkey"}, .args = {"n", T, ID, "1"}},
+	[STATEMENT_TIMER_INSERT] = {.none = INSERTS, .args = {"n", T, NEW, "1", "'n'", "'d'", "now()"}},
+	[STATEMENT_SCHEDULE_PROBE] = {.none = "rows of the table of start timers", .args = {"n", T, ID}},
 	[STATEMENT_INBOX_INSERT] = {.index = {"inbox_pkey"}, .args = {"n", T, KEY("new"), ID}},
 	[STATEMENT_WAIT_DELETE] = {.index = {"wait_pkey"}, .args = {"n", T, KEY("w"), KEY("s")}},
 	[STATEMENT_ALIAS_DELETE] = {.index = {"alias_pkey"}, .args = {"n", T, KEY("a"), ID}},
@@ -104,6 +108,18 @@ static const struct growth_expectation expectations[STATEMENT_COUNT] = {
 				   .args = {PAGE},
 				   .rows_each = 60,
 				   .blocks_fixed = 1500},
+
+	/* Timers. */
+	[STATEMENT_TIMER_DUE] = {.index = {"timer_due"}, .scan = true, .args = {"'epoch'", NONE, "0", PAGE}},
+	[STATEMENT_TIMER_NEXT] = {.index = {"timer_due"}, .scan = true},
+	[STATEMENT_TIMER_COUNTS] = {.index = {"timer_due"}, .scan = true, .args = {"1000", PAGE}},
+	[STATEMENT_TIMER_DROP] = {.index = {"timer_pkey", "instance_pkey"},
+				  .args = {T, ID, "1", "(select t.due_at from sutra.timer t where t.instance_id = growth_id(m))", "1"}},
+	[STATEMENT_TIMER_OF] = {.index = {"timer_pkey"}, .args = {ID}},
+	[STATEMENT_TIMER_LIST] = {.index = {"timer_due"}, .args = {"'epoch'", NONE, "0", PAGE}},
+	[STATEMENT_SCHEDULE_PUT] = {.none = "rows of the table of start timers",
+				    .args = {ID, T, "'d1'", "'p'", "'n'", "'R/PT1M'", "now()", "-1"}},
+	[STATEMENT_SCHEDULE_LIST] = {.none = "a row for each start timer", .args = {NONE, PAGE}},
 
 	/* Leases. */
 	[STATEMENT_LEASE_ACQUIRE] = {.none = "one row of the table of leases", .args = {"'r'", "'h'", MINUTE}},

@@ -12,7 +12,7 @@
 #define RARE "100000"
 
 const char *const growth_tables[] = {"instance", "wait", "alias", "inbox", "outbox_entry", "dead_letter", "inbox_message",
-				     "early"};
+				     "early", "timer"};
 const size_t growth_table_count = ARRAY_LEN(growth_tables);
 
 void growth_functions(PGconn *pg)
@@ -52,6 +52,10 @@ static const char load_first[] =
 	"from generate_series(1, " RARE ") m; "
 	"insert into sutra.early (key, message_id, tenant) select k, public.growth_id(m), public.growth_tenant(m) "
 	"from (select public.growth_key('e', m) as k, m from generate_series(1, " RARE ") m order by 1) r; "
+	"insert into sutra.timer (instance_id, token, tenant, node, deployment_id, due_at) select public.growth_id(m), 1, "
+	"public.growth_tenant(m), 'n', 'd0', now() + (m - 2000) * interval '1 s' from generate_series(1, " RARE ") m; "
+	"insert into sutra.timer_schedule (id, tenant, deployment_id, process, node, spec, next_at, remaining, created_at) "
+	"select public.growth_id(m), public.growth_tenant(m), 'd0', 'p', 'n', 'R/PT1M', now(), -1, now() from generate_series(1, 200) m; "
 	"insert into sutra.lease (role, holder, term, expires_at) values ('keeper:live', 'live', 1, now() + interval '1 day'), "
 	"('keeper:dead', 'dead', 1, now() - interval '1 hour'); "
 	"insert into sutra.deployment (id, tenant, module, version, phase) select 'd' || n, 'big', 'm', n::text, 'Draining' "

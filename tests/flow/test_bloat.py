@@ -33,6 +33,8 @@ SETTINGS = {
     "inbox": {"autovacuum_vacuum_scale_factor": "0.01", "autovacuum_vacuum_cost_delay": "0",
               "autovacuum_vacuum_insert_scale_factor": "0.1"},
     "inbox_message": {"autovacuum_vacuum_scale_factor": "0.01", "autovacuum_vacuum_cost_delay": "0"},
+    "timer": {"autovacuum_vacuum_scale_factor": "0.01", "autovacuum_vacuum_cost_delay": "0"},
+    "timer_schedule": {"fillfactor": "50", "autovacuum_vacuum_scale_factor": "0.01", "autovacuum_vacuum_cost_delay": "0"},
     "outbox_entry": {"fillfactor": "70", "autovacuum_vacuum_scale_factor": "0.01", "autovacuum_vacuum_cost_delay": "0"},
 }
 

@@ -15,7 +15,7 @@
 
 /* Tables that grow with the load. */
 static const char *const large[] = {"instance", "wait", "alias", "inbox", "outbox_entry", "dead_letter", "inbox_message",
-				    "early"};
+				    "early", "timer"};
 
 static bool is_large(const char *plan_line)
 {
@@ -49,6 +49,9 @@ static bool runs_as_scan(enum statement_id id)
 	case STATEMENT_INBOX_PURGE:
 	case STATEMENT_DEAD_LETTER_PURGE:
 	case STATEMENT_OUTBOX_PINS:
+	case STATEMENT_TIMER_DUE:
+	case STATEMENT_TIMER_NEXT:
+	case STATEMENT_TIMER_COUNTS:
 		return true;
 	default:
 		return false;
@@ -215,6 +218,10 @@ static void fill(PGconn *pg)
 	pg_exec(pg,
 		"insert into sutra.early (key, message_id, tenant) select gen_random_uuid(), gen_random_uuid(), 't' || n %% 7 "
 		"from generate_series(1, %d) n",
+		FILLED);
+	pg_exec(pg,
+		"insert into sutra.timer (instance_id, token, tenant, node, deployment_id, due_at) select gen_random_uuid(), 1, "
+		"'t' || n %% 7, 'n', 'd', now() + (n - 100) * interval '1 s' from generate_series(1, %d) n",
 		FILLED);
 }
 

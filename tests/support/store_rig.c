@@ -329,6 +329,20 @@ void commit_keep_end(struct store_commit *commit, struct id id, const char *keep
 	commit->kept_removed = id;
 }
 
+void commit_timer(struct store_rig *rig, struct store_commit *commit, uint32_t token, int64_t due_us)
+{
+	struct store_timer_row row = {.token = token, .due_us = due_us, .node = STR("timer-1")};
+
+	commit->timers_added = grown(rig, commit->timers_added, commit->timers_added_count++, &row, sizeof(row));
+}
+
+void commit_timer_end(struct store_rig *rig, struct store_commit *commit, uint32_t token)
+{
+	struct store_timer_row row = {.token = token};
+
+	commit->timers_removed = grown(rig, commit->timers_removed, commit->timers_removed_count++, &row, sizeof(row));
+}
+
 static void column_take(struct store_rig *rig, struct column *column, char letter, va_list *args)
 {
 	bool scalar = letter >= 'A' && letter <= 'Z';

@@ -71,6 +71,9 @@ void commit_keep(struct store_rig *rig, struct store_commit *commit, struct id i
 /* Ends one that `keeper` has. */
 void commit_keep_end(struct store_commit *commit, struct id id, const char *keeper);
 
+void commit_timer(struct store_rig *rig, struct store_commit *commit, uint32_t token, int64_t due_us);
+void commit_timer_end(struct store_rig *rig, struct store_commit *commit, uint32_t token);
+
 /* Sends; does not wait. */
 void rig_send(struct store_rig *rig, struct store_request *request);
 /* Sends all within one turn of the store's loop, so that they come to be one batch; does not wait. */

@@ -27,5 +27,6 @@ void suite_many_spawns(struct store_commit *commits, struct store_request **all,
 void store_suite_rows_add(TCase *outbox, TCase *background);
 void store_suite_kept_add(TCase *kept);
 void store_suite_early_add(TCase *early);
+void store_suite_timers_add(TCase *timers);
 
 #endif

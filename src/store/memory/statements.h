@@ -61,6 +61,18 @@ bool run_early_probe(struct tx *tx, struct segment_call *call);
 bool run_early_delete(struct tx *tx, struct segment_call *call);
 bool run_early_mark(struct tx *tx, struct segment_call *call);
 bool run_early_insert(struct tx *tx, struct segment_call *call);
+bool run_schedule_advance(struct tx *tx, struct segment_call *call);
+bool run_timer_delete(struct tx *tx, struct segment_call *call);
+bool run_timer_insert(struct tx *tx, struct segment_call *call);
+bool run_schedule_probe(struct tx *tx, struct segment_call *call);
+bool run_timer_due(struct tx *tx, struct segment_call *call);
+bool run_timer_next(struct tx *tx, struct segment_call *call);
+bool run_timer_counts(struct tx *tx, struct segment_call *call);
+bool run_timer_drop(struct tx *tx, struct segment_call *call);
+bool run_timer_of(struct tx *tx, struct segment_call *call);
+bool run_timer_list(struct tx *tx, struct segment_call *call);
+bool run_schedule_put(struct tx *tx, struct segment_call *call);
+bool run_schedule_list(struct tx *tx, struct segment_call *call);
 bool run_lease_purge(struct tx *tx, struct segment_call *call);
 
 #endif

@@ -37,6 +37,8 @@ static const struct {
 	[TABLE_DEAD_LETTER] = {"utttttttutzbbbi", 1},
 	[TABLE_KEPT] = {"utttuittzzbb", 1},
 	[TABLE_EARLY] = {"uut", 2},
+	[TABLE_TIMER] = {"uizttt", 2},
+	[TABLE_SCHEDULE] = {"utttttziz", 1},
 	[TABLE_LEASE] = {"ttiz", 1},
 	[TABLE_DEPLOYMENT] = {"tttttzob", 1},
 };
@@ -65,7 +67,8 @@ struct memory_database *memory_database_new(void)
 {
 	static const uint8_t key[] = {0, 1, 2, 3}, by_age[] = {INBOX_created, INBOX_key},
 			     by_order[] = {KEPT_order_key, KEPT_seq},
-			     by_message[] = {EARLY_message, EARLY_key};
+			     by_message[] = {EARLY_message, EARLY_key},
+			     by_due[] = {TIMER_due, TIMER_instance, TIMER_token};
 	struct memory_database *db = mem_zalloc(sizeof(*db));
 
 	pthread_mutex_init(&db->lock, NULL);
@@ -82,6 +85,8 @@ struct memory_database *memory_database_new(void)
 	tree_init(&db->tables[TABLE_KEPT].index, schemas[TABLE_KEPT].types, by_order, 2,
 		  index_node_fields);
 	tree_init(&db->tables[TABLE_EARLY].index, schemas[TABLE_EARLY].types, by_message, 2,
+		  index_node_fields);
+	tree_init(&db->tables[TABLE_TIMER].index, schemas[TABLE_TIMER].types, by_due, 3,
 		  index_node_fields);
 	return db;
 }
@@ -234,7 +239,7 @@ static void outbox_changed(struct tx *tx, struct row *row, bool gone)
 static void row_link(struct tx *tx, struct table *table, struct row *row)
 {
 	tree_insert(&table->rows, &row->node);
-	if (table->id == TABLE_INBOX || table->id == TABLE_KEPT || table->id == TABLE_EARLY)
+	if (table->id == TABLE_INBOX || table->id == TABLE_KEPT || table->id == TABLE_EARLY || table->id == TABLE_TIMER)
 		index_enter(&table->index, row);
 	else if (table->id == TABLE_OUTBOX)
 		outbox_changed(tx, row, false);

@@ -114,6 +114,20 @@ enum {
 	KEPT_COLUMNS
 };
 enum { EARLY_key, EARLY_message, EARLY_tenant, EARLY_COLUMNS };
+enum { TIMER_instance, TIMER_token, TIMER_due, TIMER_tenant, TIMER_node, TIMER_deployment, TIMER_COLUMNS };
+/* In the order in which SCHEDULE_PUT takes them and SCHEDULE_LIST answers. */
+enum {
+	SCHEDULE_id,
+	SCHEDULE_tenant,
+	SCHEDULE_deployment,
+	SCHEDULE_process,
+	SCHEDULE_node,
+	SCHEDULE_spec,
+	SCHEDULE_next,
+	SCHEDULE_remaining,
+	SCHEDULE_created,
+	SCHEDULE_COLUMNS
+};
 enum { LEASE_role, LEASE_holder, LEASE_term, LEASE_expires, LEASE_COLUMNS };
 enum {
 	DEPLOYMENT_id,
@@ -136,6 +150,8 @@ enum table_id {
 	TABLE_DEAD_LETTER,
 	TABLE_KEPT,
 	TABLE_EARLY,
+	TABLE_TIMER,
+	TABLE_SCHEDULE,
 	TABLE_LEASE,
 	TABLE_DEPLOYMENT,
 	TABLE_COUNT
@@ -146,7 +162,7 @@ struct table {
 	const char *types; /* one letter a column */
 	uint32_t column_count;
 	struct tree rows;
-	/* Inbox: all rows by age; kept messages: by order key and seq; early rows: by message. The outbox has one such tree a tenant instead. */
+	/* Inbox: all rows by age; kept messages: by order key and seq; early rows: by message; timers: by due time. The outbox has one such tree a tenant instead. */
 	struct tree index;
 };
 

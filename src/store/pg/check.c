@@ -38,7 +38,7 @@ const struct pg_question pg_questions[] = {
 	{"rls-not-forced",
 	 "select not exists (select from pg_class c where c.relnamespace = 'sutra'::regnamespace "
 	 "and not (c.relrowsecurity and c.relforcerowsecurity) and c.relname in ('instance', 'wait', 'alias', 'inbox', "
-	 "'inbox_message', 'early', 'outbox_entry', 'dead_letter'))",
+	 "'inbox_message', 'early', 'outbox_entry', 'dead_letter', 'timer', 'timer_schedule'))",
 	 CODE_STARTUP_RLS_BYPASS_RISK, "row-level security is not forced on every table of a tenant",
 	 "run `sutra migrate`; look who has altered the tables", true},
 	{"scan-not-member",

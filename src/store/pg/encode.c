@@ -305,6 +305,7 @@ enum gate decode_gate(const char *reason)
 	} gates[] = {
 		{"fence", GATE_FENCE}, {"duplicate", GATE_DUPLICATE}, {"exists", GATE_EXISTS},
 		{"alias", GATE_ALIAS}, {"wait", GATE_WAIT},   {"kept", GATE_KEPT},
+		{"schedule", GATE_SCHEDULE},
 	};
 
 	for (size_t i = 0; i < ARRAY_LEN(gates); i++)

@@ -203,7 +203,7 @@ static bool grant_membership(struct migrator *m)
 static const char *const engine_grants[] = {
 	"usage on schema sutra",
 	("select, insert, update, delete on sutra.instance, sutra.wait, sutra.alias, sutra.inbox, sutra.outbox_entry, "
-	 "sutra.dead_letter, sutra.inbox_message, sutra.early, sutra.lease"),
+	 "sutra.dead_letter, sutra.inbox_message, sutra.early, sutra.timer, sutra.timer_schedule, sutra.lease"),
 	"select, insert, update on sutra.deployment",
 	"select on sutra.schema_history",
 };
@@ -218,6 +218,7 @@ static const char *const scan_grants[] = {
 	"select (ctid, key, tenant, created_at), delete on sutra.inbox",
 	"select (tenant, channel, place, keeper, seq, created_at) on sutra.inbox_message",
 	"select (ctid, created_at), delete on sutra.dead_letter",
+	"select (instance_id, token, tenant, due_at) on sutra.timer",
 };
 
 static bool grant_all(struct migrator *m)

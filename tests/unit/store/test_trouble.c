@@ -578,6 +578,120 @@ START_TEST(unknown_and_message_locked)
 }
 END_TEST
 
+#define DUE_US	INT64_C(1600000000000000)
+#define NEXT_US INT64_C(4000000000000000)
+
+static void given_schedule(void)
+{
+	rig_query(&rig, ",a,", true, STATEMENT_SCHEDULE_PUT, test_id(800), "a", "d1", "p1", "s", "R/PT1M", DUE_US, INT64_C(-1));
+}
+
+static int64_t schedule_next(void)
+{
+	return rows_at(rig_query(&rig, ",a,", false, STATEMENT_SCHEDULE_PROBE, INT64_C(0), "a", test_id(800)), 0, 2)->i;
+}
+
+static void prepare_start(bool spawns)
+{
+	given_schedule();
+	rig_letter(&rig, &commits[0], "a");
+	if (spawns) {
+		rig_spawn(&rig, &commits[0], "a", test_id(1));
+		commit_send(&rig, &commits[0], "out", "body");
+		commit_timer(&rig, &commits[0], 1, NEXT_US);
+	}
+	commits[0].schedule = (struct store_schedule){test_id(800), DUE_US, NEXT_US, -1};
+}
+
+static uint32_t timer_count(void)
+{
+	return rig_query(&rig, ",a,", false, STATEMENT_TIMER_OF, test_id(1))->row_count;
+}
+
+START_TEST(unknown_start_by_a_timer)
+{
+	prepare_start(true);
+	run_unknown(&commits[0], STATEMENT_SCHEDULE_ADVANCE, _i & 1, _i / 2);
+	ck_assert_int_eq(version_of(1), 1);
+	ck_assert_int_eq(schedule_next(), NEXT_US);
+	ck_assert_uint_eq(timer_count(), 1);
+	ck_assert(commits[0].outbox[0].claimed);
+}
+END_TEST
+
+START_TEST(unknown_end_of_a_start_by_a_timer)
+{
+	prepare_start(false);
+	run_unknown(&commits[0], STATEMENT_SCHEDULE_ADVANCE, _i & 1, _i / 2);
+	ck_assert_int_eq(schedule_next(), NEXT_US);
+}
+END_TEST
+
+START_TEST(unknown_fire_of_a_timer)
+{
+	struct store_claim claim;
+
+	rig_spawn(&rig, &commits[0], "a", test_id(1));
+	commit_timer(&rig, &commits[0], 1, DUE_US);
+	ck_assert_int_eq(rig_run(&rig, &commits[0].base), STORE_OK);
+	rig_claim(&rig, &claim, "a", test_id(1), "lane-1");
+	ck_assert_int_eq(rig_run(&rig, &claim.base), STORE_OK);
+	rig_resume(&rig, &commits[0], "a", test_id(1), "lane-1", 1);
+	commit_timer_end(&rig, &commits[0], 1);
+	commit_timer(&rig, &commits[0], 1, NEXT_US);
+	run_unknown(&commits[0], STATEMENT_TIMER_DELETE, _i & 1, _i / 2);
+	ck_assert_int_eq(version_of(1), 2);
+	ck_assert_uint_eq(timer_count(), 1);
+}
+END_TEST
+
+/* Our commit was lost; before it runs again another replica lets the timer fire, to the same next time or to another. */
+START_TEST(unknown_start_that_lost_its_timer)
+{
+	bool spawns = _i & 1, same = _i & 2;
+	struct store_commit rival;
+	struct store_rig other;
+
+	prepare_start(spawns);
+	fake_script(fake, (struct fake_step){.when = STATEMENT_SCHEDULE_ADVANCE, .fate = FAKE_DOUBT_LOST, .backend_pid = 9});
+	fake_script(fake, (struct fake_step){.when = STATEMENT_BACKEND_TERMINATE, .fate = FAKE_HOLD, .times = 1});
+	rig_send(&rig, &commits[0].base);
+	until_in_doubt();
+	store_rig_init(&other, memory_executor_new(database, 1), NULL);
+	rig_spawn(&other, &rival, "a", test_id(2));
+	rival.schedule = (struct store_schedule){test_id(800), DUE_US, same ? NEXT_US : NEXT_US + 5, -1};
+	ck_assert_int_eq(rig_run(&other, &rival.base), STORE_OK);
+	store_rig_done(&other);
+	fake_release(fake);
+	rig_wait(&rig);
+	ck_assert_int_eq(commits[0].base.outcome, !spawns && same ? STORE_OK : STORE_SCHEDULE_MOVED);
+	ck_assert_int_eq(version_of(1), 0);
+	ck_assert_int_eq(version_of(2), 1);
+}
+END_TEST
+
+START_TEST(unknown_and_schedule_locked)
+{
+	prepare_start(_i);
+	fake_script(fake, (struct fake_step){.when = STATEMENT_SCHEDULE_ADVANCE, .fate = FAKE_DOUBT_LOST});
+	fake_script(fake, (struct fake_step){.when = STATEMENT_SCHEDULE_ADVANCE, .fate = FAKE_LOCKED, .times = 2});
+	ck_assert_int_eq(rig_run(&rig, &commits[0].base), STORE_OK);
+	ck_assert_int_eq(schedule_next(), NEXT_US);
+	ck_assert_int_eq(version_of(1), _i);
+}
+END_TEST
+
+START_TEST(locked_schedule_goes_alone)
+{
+	prepare_start(true);
+	fake_script(fake, (struct fake_step){.when = STATEMENT_SCHEDULE_ADVANCE, .fate = FAKE_LOCKED, .times = 2});
+	ck_assert_int_eq(rig_run(&rig, &commits[0].base), STORE_OK);
+	ck_assert_uint_ge(fake_count(fake, CONN_QUARANTINE, STATEMENT_SCHEDULE_ADVANCE), 1);
+	ck_assert_int_eq(schedule_next(), NEXT_US);
+	ck_assert_int_eq(version_of(1), 1);
+}
+END_TEST
+
 START_TEST(unknown_batch_of_many)
 {
 	given_spawns(MANY);
@@ -814,7 +928,8 @@ static Suite *trouble_suite(void)
 	TCase *cases[] = {gates, doubt, down, batches, faults};
 
 	TEST_ADD_ALL(gates, locked_fence_waits_in_quarantine, fence_locked_for_ever_is_unavailable,
-		     locked_message_waits_in_quarantine, message_locked_for_ever_is_unavailable,
+		     locked_message_waits_in_quarantine, locked_schedule_goes_alone,
+		     message_locked_for_ever_is_unavailable,
 		     lock_timeout_halves_down_to_the_stuck_one, claim_that_meets_a_lock_is_refused,
 		     bad_element_is_found_by_halves, error_of_the_server_does_not_reject,
 		     shutdown_is_tried_again_then_unavailable, lost_connection_runs_again);
@@ -831,6 +946,11 @@ static Suite *trouble_suite(void)
 	tcase_add_loop_test(doubt, unknown_spawn_of_a_kept_message, 0, 8);
 	tcase_add_loop_test(doubt, unknown_resume_of_a_kept_message, 0, 8);
 	tcase_add_loop_test(doubt, unknown_end_of_a_kept_message, 0, 8);
+	tcase_add_loop_test(doubt, unknown_start_by_a_timer, 0, 8);
+	tcase_add_loop_test(doubt, unknown_end_of_a_start_by_a_timer, 0, 8);
+	tcase_add_loop_test(doubt, unknown_fire_of_a_timer, 0, 8);
+	tcase_add_loop_test(doubt, unknown_start_that_lost_its_timer, 0, 4);
+	tcase_add_loop_test(doubt, unknown_and_schedule_locked, 0, 2);
 	tcase_add_loop_test(doubt, unknown_spawn_that_lost_its_message, 0, 2);
 	tcase_add_loop_test(doubt, unknown_resume_that_lost_its_message, 0, 2);
 	tcase_add_loop_test(doubt, unknown_end_that_lost_its_message, 0, 2);
