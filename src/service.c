@@ -190,6 +190,9 @@ static void service_build_roles(struct service *service)
 		.instance_retention_ms = config_ms(config, "instance.retention"),
 		.retention_interval_ms = config_ms(config, "instance.retention-sweep-interval"),
 		.inbox_retention_ms = config_ms(config, "inbox.retention"),
+		.timer_tick_ms = config_ms(config, "timer.tick-interval"),
+		.backoff_min_ms = config_ms(config, "refusal.backoff.min"),
+		.backoff_max_ms = config_ms(config, "refusal.backoff.max"),
 	};
 
 	if (config_is_set(config, "dead-letter.retention"))
@@ -596,6 +599,7 @@ enum result service_start(struct service *service, struct error *err)
 	outbox_start(service->outbox);
 	service->outbox_started = true;
 	service_start_channels(service);
+	roles_view(service->roles, service->view);
 	roles_start(service->roles);
 	service->roles_started = true;
 	__atomic_store_n(&service->ready, true, __ATOMIC_RELEASE);
@@ -663,8 +667,16 @@ static void service_stop_publishers(struct service *service)
 	free(stops);
 }
 
+#define ROLES_GRACE_MS 1000
+
+static bool service_roles_are_idle(void *arg)
+{
+	return roles_are_idle(((struct service *)arg)->roles);
+}
+
 void service_stop(struct service *service)
 {
+	bool roles_idle = true;
 	int64_t timeout_ms = config_ms(service->config, "shutdown.timeout");
 	int64_t end_us = loop_now_us(service->loop) + timeout_ms * US_PER_MS;
 
@@ -680,11 +692,14 @@ void service_stop(struct service *service)
 	if (service->outbox_started)
 		outbox_stop(service->outbox, time_left_ms(service, end_us));
 	service_stop_publishers(service);
-	if (service->roles_started)
-		roles_stop(service->roles);
+	if (service->roles_started && !roles_stop(service->roles))
+		roles_idle = false;
 	admin_stop(&service->admin);
 	if (service->store_started)
 		store_stop(service->store);
+	/* What lanes had for the roles is answered now, unless a lane is stuck. */
+	if (!roles_idle && !loop_wait(service->seams.runtime, service_roles_are_idle, service, ROLES_GRACE_MS))
+		service->stop_is_unclean = true;
 }
 
 void service_free(struct service **service)

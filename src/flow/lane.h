@@ -77,7 +77,7 @@ static inline bool request_is_admin(enum request_kind kind)
  *	COMMITTED    the step is committed; `status` is the instance's now (a step may also have committed as FAILED: `error`)
  *	REFUSED      claim held, or the step failed and is to be tried again, or pinned to a deployment that is not loaded here; an instance that is absent or has ended is
  *	             refused too
- *	AGAIN        there is nothing to do it to (any more): `error` says why. Of a timer: its row is stale; of a schedule:
+ *	AGAIN        there is nothing to do it to (any more): `error` says why. Of a timer: its row is stale, as of `version`; of a schedule:
  *	             somebody else advanced it, or its deployment is not Active here
  *	REJECTED     it can never succeed: `error`. A schedule has been advanced
  *	UNAVAILABLE  engine or database; nothing was written
@@ -116,6 +116,7 @@ struct lane_request {
 	/* The answer. */
 	enum lane_answer answer;
 	enum instance_status status; /* of COMMITTED, with an instance */
+	int64_t version; /* of a TIMER that is answered AGAIN: the version of the instance that was found without it */
 	uint32_t target_lane;
 	struct error error;
 	struct id *interest; /* instance id, or candidate wait keys: what a wake-up may come for */

@@ -699,6 +699,7 @@ static void turn_claimed(struct task *done)
 	switch (turn->ask.claim.base.outcome) {
 	case STORE_OK:
 		turn->claimed = true;
+		turn->request->version = turn->ask.claim.version;
 		turn_load(turn);
 		break;
 	case STORE_REFUSED:
@@ -968,7 +969,8 @@ static void turn_committed(struct task *done)
 		turn_answer_error(turn, ANSWER_AGAIN, CODE_NONE, "somebody else has moved the start timer on");
 		break;
 	case STORE_FENCED:
-		turn_answer_error(turn, ANSWER_AGAIN, CODE_RUNTIME_CLAIM_HELD,
+		/* A timer is not stale for that. */
+		turn_answer_error(turn, turn->request->kind == REQUEST_TIMER ? ANSWER_REFUSED : ANSWER_AGAIN, CODE_RUNTIME_CLAIM_HELD,
 				  "the claim was lost before the commit; nothing was written");
 		break;
 	case STORE_ALIAS_CONFLICT:

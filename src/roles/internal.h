@@ -16,7 +16,7 @@
 
 struct roles;
 
-#define QUERY_PARAMS 5
+#define QUERY_PARAMS 8
 
 /* A store query with the memory it needs; at most one use at a time. */
 struct role_query {
@@ -37,6 +37,7 @@ void role_query_begin(struct role_query *query, enum statement_id statement);
 void role_query_int(struct role_query *query, uint32_t param, int64_t value);
 void role_query_id(struct role_query *query, uint32_t param, struct id value);
 void role_query_text(struct role_query *query, uint32_t param, const char *value);
+/* Other columns and the tenants are set in `params` and in query.segment. */
 void role_query_send(struct role_query *query, bool scan, bool durable, bool writes);
 
 /* Work done under a lease: run at once when it is gained, then every interval. */
@@ -123,18 +124,21 @@ void retention_done(struct retention *retention);
 /* How long a sweep rests between two pages, so that it is never what the database is busy with. */
 #define PAGE_PAUSE_US (20 * US_PER_MS)
 
+struct timers;
+
 struct roles {
 	struct loop *loop;
 	struct store *store;
 	struct lane_set *lanes;
 	struct roles_settings settings;
-	struct lease sweep_lease, retention_lease, keeper_lease;
+	struct lease sweep_lease, retention_lease, keeper_lease, timer_lease;
 	char keeper_role[64];
 	struct sweeper sweeper;
 	struct retention retention;
+	struct timers *timers;
 	struct loop_timer stall;
 	uint32_t dead_lanes;
-	uint32_t queries_out;
+	uint32_t queries_out; /* also timers on their way */
 	bool started, stopping;
 	bool idle; /* atomic: stopping, and no query is out */
 	/* Atomic. */

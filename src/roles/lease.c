@@ -17,12 +17,12 @@ static int64_t lease_life_us(const struct lease *lease)
 	return lease->ttl_ms * US_PER_MS / 10 * 9;
 }
 
-/* A holder asks often enough to get two tries. */
+/* A holder asks often enough to get two tries; and so soon is a dead one's lease taken. */
 static int64_t lease_poll_us(const struct lease *lease)
 {
-	int64_t poll_ms = lease->roles->settings.lease_poll_ms, half_ms = lease->ttl_ms / 2;
+	int64_t poll_ms = lease->roles->settings.lease_poll_ms, third_ms = lease->ttl_ms / 3;
 
-	return (poll_ms < half_ms ? poll_ms : half_ms) * US_PER_MS;
+	return (poll_ms < third_ms ? poll_ms : third_ms) * US_PER_MS;
 }
 
 bool lease_is_good(const struct lease *lease)

@@ -13,10 +13,12 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "base/time.h"
-#include "roles/internal.h"
+#include "roles/timers.h"
 
 #define STALL_CHECK_US  US_PER_S
 #define STOP_TIMEOUT_MS 5000
+/* Timers are to go on within fifteen seconds of their leader's death. */
+#define TIMER_LEASE_TTL_MS 10000
 
 static const struct log_about about_roles = {.stage = "roles"};
 
@@ -50,9 +52,14 @@ struct roles *roles_new(struct runtime *runtime, struct store *store, struct lan
 		   settings->sweep_interval_ms, &roles->sweeper.work);
 	lease_init(&roles->retention_lease, roles, "retention-sweeper", settings->lease_ttl_ms,
 		   settings->retention_interval_ms, &roles->retention.work);
+	roles->timers = mem_zalloc(sizeof(*roles->timers));
+	lease_init(&roles->timer_lease, roles, "timer-leader",
+		   settings->lease_ttl_ms < TIMER_LEASE_TTL_MS ? settings->lease_ttl_ms : TIMER_LEASE_TTL_MS, settings->timer_tick_ms,
+		   &roles->timers->work);
 	lease_init(&roles->keeper_lease, roles, roles->keeper_role, settings->keeper_ttl_ms, 0, NULL);
 	sweeper_init(&roles->sweeper, roles, &roles->sweep_lease);
 	retention_init(&roles->retention, roles, &roles->retention_lease);
+	timers_init(roles->timers, roles, &roles->timer_lease);
 	loop_timer_init(&roles->stall, roles->loop, roles_check_lanes);
 	return roles;
 }
@@ -66,6 +73,8 @@ static void start_on_loop(void *arg)
 	lease_start(&roles->retention_lease);
 	if (roles->settings.keeper_ttl_ms)
 		lease_start(&roles->keeper_lease);
+	if (roles->settings.timer_tick_ms && roles->lanes)
+		lease_start(&roles->timer_lease);
 	if (roles->lanes)
 		roles_check_lanes(&roles->stall);
 }
@@ -73,6 +82,25 @@ static void start_on_loop(void *arg)
 void roles_start(struct roles *roles)
 {
 	loop_call(roles->loop, start_on_loop, roles);
+}
+
+struct roles_flip {
+	struct roles *roles;
+	struct view *view;
+};
+
+static void flip_on_loop(void *arg)
+{
+	struct roles_flip *flip = arg;
+
+	schedules_flip(&flip->roles->timers->schedules, flip->view);
+}
+
+void roles_view(struct roles *roles, struct view *view)
+{
+	struct roles_flip flip = {roles, view};
+
+	loop_call(roles->loop, flip_on_loop, &flip);
 }
 
 void roles_check_idle(struct roles *roles)
@@ -102,21 +130,29 @@ static void stop_on_loop(void *arg)
 	stop_pause(&roles->retention.pause, &roles->retention_lease);
 	lease_stop(&roles->sweep_lease);
 	lease_stop(&roles->retention_lease);
+	timers_go(roles->timers);
+	lease_stop(&roles->timer_lease);
 	lease_stop(&roles->keeper_lease);
 	roles_check_idle(roles);
 }
 
-static bool roles_are_idle(void *arg)
+bool roles_are_idle(const struct roles *roles)
 {
-	return __atomic_load_n(&((struct roles *)arg)->idle, __ATOMIC_ACQUIRE);
+	return __atomic_load_n(&roles->idle, __ATOMIC_ACQUIRE);
 }
 
-void roles_stop(struct roles *roles)
+static bool idle(void *arg)
+{
+	return roles_are_idle(arg);
+}
+
+bool roles_stop(struct roles *roles)
 {
 	loop_call(roles->loop, stop_on_loop, roles);
-	if (!loop_wait(roles->loop->runtime, roles_are_idle, roles, STOP_TIMEOUT_MS))
-		log_warning(&about_roles,
-			    "the leases could not be given up; they end by lease.ttl");
+	if (loop_wait(roles->loop->runtime, idle, roles, STOP_TIMEOUT_MS))
+		return true;
+	log_warning(&about_roles, "the leases could not be given up; they end by themselves");
+	return false;
 }
 
 void roles_free(struct roles **address)
@@ -129,12 +165,15 @@ void roles_free(struct roles **address)
 	assert(!roles->started || roles->stopping);
 	/* What a stop did not wait for any longer was answered by the store's own; the loop must live to take it. */
 	while (roles->started &&
-	       !loop_wait(roles->loop->runtime, roles_are_idle, roles, STOP_TIMEOUT_MS))
+	       !loop_wait(roles->loop->runtime, idle, roles, STOP_TIMEOUT_MS))
 		log_warning(&about_roles, "the database takes long to answer");
 	loop_stop(&roles->loop);
 	lease_done(&roles->sweep_lease);
 	lease_done(&roles->retention_lease);
 	lease_done(&roles->keeper_lease);
+	lease_done(&roles->timer_lease);
+	timers_done(roles->timers);
+	free(roles->timers);
 	sweeper_done(&roles->sweeper);
 	retention_done(&roles->retention);
 	free((char *)roles->settings.holder);
@@ -158,8 +197,16 @@ void roles_stats_read(struct roles *roles, struct roles_stats *out)
 		.inbox_purged = __atomic_load_n(&roles->inbox_purged, __ATOMIC_RELAXED),
 		.dead_letters_purged = __atomic_load_n(&roles->dead_letters_purged, __ATOMIC_RELAXED),
 	};
+	out->timers.committed = __atomic_load_n(&roles->timers->committed, __ATOMIC_RELAXED);
+	out->timers.refused = __atomic_load_n(&roles->timers->refused, __ATOMIC_RELAXED);
+	out->timers.stale = __atomic_load_n(&roles->timers->stale, __ATOMIC_RELAXED);
+	out->timers.rejected = __atomic_load_n(&roles->timers->rejected, __ATOMIC_RELAXED);
+	out->timers.unavailable = __atomic_load_n(&roles->timers->unavailable, __ATOMIC_RELAXED);
+	out->timers.lateness = &roles->timers->lateness;
 	stats_lease(out, &roles->sweep_lease);
 	stats_lease(out, &roles->retention_lease);
 	if (roles->settings.keeper_ttl_ms)
 		stats_lease(out, &roles->keeper_lease);
+	if (roles->settings.timer_tick_ms)
+		stats_lease(out, &roles->timer_lease);
 }

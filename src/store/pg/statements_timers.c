@@ -64,14 +64,14 @@ const char sql_TIMER_COUNTS[] =
 	"order by t.due_at limit $2::int8) c";
 
 /*
- * timer_pkey and instance_pkey, one probe each a row. Deletes timers of instances that have none: the row of the instance is held, so
+ * timer_pkey and instance_pkey, one probe each a row; "is not distinct" is no condition of an index. Deletes timers of instances that have none: the row of the instance is held, so
  * that it gets no new one meanwhile; one that is gone comes never again.
  */
 const char sql_TIMER_DROP[] =
 	"with t as materialized (select u.*, c.tid from unnest($1::text[], $2::uuid[], $3::int8[], $4::timestamptz[], $5::int8[]) "
 	"as u(tenant, instance_id, token, due_at, version), "
 	"lateral (select c.ctid as tid from sutra.timer c where c.instance_id = u.instance_id and c.token = u.token "
-	"and c.tenant = u.tenant and c.due_at = u.due_at offset 0) c), "
+	"and c.tenant = u.tenant and c.due_at is not distinct from u.due_at offset 0) c), "
 	"held as materialized (select t.tid from t, lateral (select from sutra.instance i where i.id = t.instance_id "
 	"and i.tenant = t.tenant and (i.version = t.version or i.status in ('COMPLETED', 'TERMINATED')) "
 	"for no key update skip locked) i), "
