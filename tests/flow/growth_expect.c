@@ -36,7 +36,7 @@ static const struct growth_expectation expectations[STATEMENT_COUNT] = {
 	[STATEMENT_FENCE_UPDATE] = {.index = {"instance_pkey"},
 				    .args = {"n", T, ID, "'me'", "1", "1", "false", "null", "null", "'\\x00'"}},
 	[STATEMENT_KEPT_DELETE] = {.index = {"inbox_message_pkey"}, .args = {"n", T, ID, "'dead'"}},
-	[STATEMENT_SCHEDULE_ADVANCE] = {.index = {"timer_schedule_pkey"}, .args = {"n", T, ID, "now()", "now()", "1"}},
+	[STATEMENT_SCHEDULE_ADVANCE] = {.index = {"timer_schedule_pkey"}, .args = {"n", T, ID, "'2026-01-01 00:00Z'", "now()", "1"}},
 	[STATEMENT_TIMER_DELETE] = {.index = {"timer_pkey"}, .args = {"n", T, ID, "1"}},
 	[STATEMENT_TIMER_INSERT] = {.none = INSERTS, .args = {"n", T, NEW, "1", "'n'", "'d'", "now()"}},
 	[STATEMENT_SCHEDULE_PROBE] = {.index = {"timer_schedule_pkey"}, .args = {"n", T, ID}},

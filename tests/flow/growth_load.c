@@ -55,7 +55,7 @@ static const char load_first[] =
 	"insert into sutra.timer (instance_id, token, tenant, node, deployment_id, due_at) select public.growth_id(m), 1, "
 	"public.growth_tenant(m), 'n', 'd0', now() + (m - 2000) * interval '1 s' from generate_series(1, " RARE ") m; "
 	"insert into sutra.timer_schedule (id, tenant, deployment_id, process, node, spec, next_at, remaining, created_at) "
-	"select public.growth_id(m), public.growth_tenant(m), 'd0', 'p', 'n', 'R/PT1M', now(), -1, now() from generate_series(1, 200) m; "
+	"select public.growth_id(m), public.growth_tenant(m), 'd0', 'p', 'n', 'R/PT1M', '2026-01-01 00:00Z', -1, now() from generate_series(1, " RARE ") m; "
 	"insert into sutra.lease (role, holder, term, expires_at) values ('keeper:live', 'live', 1, now() + interval '1 day'), "
 	"('keeper:dead', 'dead', 1, now() - interval '1 hour'); "
 	"insert into sutra.deployment (id, tenant, module, version, phase) select 'd' || n, 'big', 'm', n::text, 'Draining' "

@@ -2,11 +2,15 @@
 /*
  * The SQL of timers: those of waiting tokens, and start timers. See statements.c for the shapes and the reasons for them.
  *
- * Two indexes of sutra.timer: timer_pkey by (instance, token), timer_due by (due, instance, token). Both begin otherwise, and no
- * statement gives a condition that fits both. The table is read from its beginning in the order of due times, where what has fired
+ * Two indexes of sutra.timer: timer_pkey by (instance, token), timer_due by (due, PLACE), which is the same order as (due, instance, token),
+ * but nothing that a condition on these fits. The table is read from its beginning in the order of due times, where what has fired
  * leaves dead entries until the next vacuum; so whoever leads goes on from the last one it has seen.
  */
 #include "store/pg/sql.h"
+
+#define PLACE(instance, token) "uuid_send(" instance ") || int8send(" token ")"
+#define BEHIND "(due_at, " PLACE("instance_id", "token") ") > ($1::timestamptz, " PLACE("$2::uuid", "$3::int8") ") "
+#define IN_ORDER "order by due_at, " PLACE("instance_id", "token") " limit $4::int8"
 
 /* --- in the committed step --- */
 
@@ -50,8 +54,7 @@ const char sql_SCHEDULE_PROBE[] =
 /* timer_due from the last one on. Reads. */
 const char sql_TIMER_DUE[] =
 	"select tenant, instance_id, token, due_at from sutra.timer "
-	"where (due_at, instance_id, token) > ($1::timestamptz, $2::uuid, $3::int8) and due_at <= now() "
-	"order by due_at, instance_id, token limit $4::int8";
+	"where " BEHIND "and due_at <= now() " IN_ORDER;
 
 /* timer_due, the first that is not due. Reads. */
 const char sql_TIMER_NEXT[] =
@@ -92,8 +95,7 @@ const char sql_TIMER_OF[] =
  */
 const char sql_TIMER_LIST[] =
 	"select " LISTED " from sutra.timer "
-	"where due_at >= $1::timestamptz and (due_at, instance_id, token) > ($1::timestamptz, $2::uuid, $3::int8) "
-	"order by due_at, instance_id, token limit $4::int8";
+	"where due_at >= $1::timestamptz and " BEHIND IN_ORDER;
 
 /* timer_schedule_pkey. Inserts, or touches what is of another deployment or has another timer. */
 const char sql_SCHEDULE_PUT[] =

@@ -13,7 +13,9 @@ create table sutra.timer (
 	primary key (instance_id, token)
 ) with (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0,
 	autovacuum_analyze_scale_factor = 0.05);
-create index timer_due on sutra.timer (due_at, instance_id, token);
+-- In order of (due, instance, token). The latter two as one expression, so that who looks for the timers of an instance is not offered this
+-- index: on an empty table it looks as good as the right one.
+create index timer_due on sutra.timer (due_at, (uuid_send(instance_id) || int8send(token)));
 
 -- One row a start timer of a (tenant, module), whichever of its deployments is Active. Every fire updates it, so half of the page is
 -- free and nothing but the key is indexed.
