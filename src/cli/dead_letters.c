@@ -1,50 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `sutra dead-letters`: what could not be processed, and sending it through intake again. */
 #include "cli/commands.h"
-#include "cli/remote.h"
-#include "cli/table.h"
+#include "cli/listing.h"
 
-static void list_print(struct remote *remote)
+static void list_row(struct remote *remote, const msgpack_object *one, struct table *table)
 {
-	static const char *const heads[] = {"ID", "CREATED", "TENANT", "CHANNEL", "SOURCE", "CODE", "INSTANCE", "DETAIL", NULL};
-	const msgpack_object_array *list = remote_list(&remote->answer, "deadLetters");
-	struct str next = remote_text(&remote->answer, "next");
-	struct table table;
-
-	table_init(&table, heads);
-	for (uint32_t i = 0; i < list->size; i++) {
-		const msgpack_object *one = &list->ptr[i];
-
-		table_cell(&table, remote_text(one, "id"));
-		table_cell(&table, remote_time(remote, remote_text(one, "createdAt")));
-		table_cell(&table, remote_text(one, "tenant"));
-		table_cell(&table, remote_text(one, "channel"));
-		table_cell(&table, remote_text(one, "source"));
-		table_cell(&table, remote_text(one, "code"));
-		table_cell(&table, remote_text(one, "instance"));
-		table_cell(&table, remote_text(one, "detail"));
-	}
-	if (list->size)
-		table_print(&table, remote->cli->out);
-	table_done(&table);
-	if (next.ptr)
-		fprintf(remote->cli->out, "More: --cursor %.*s\n", STR_ARG(next));
+	table_cell(table, remote_text(one, "id"));
+	table_cell(table, remote_time(remote, remote_text(one, "createdAt")));
+	table_cell(table, remote_text(one, "tenant"));
+	table_cell(table, remote_text(one, "channel"));
+	table_cell(table, remote_text(one, "source"));
+	table_cell(table, remote_text(one, "code"));
+	table_cell(table, remote_text(one, "instance"));
+	table_cell(table, remote_text(one, "detail"));
 }
 
 static int list_run(struct remote *remote, const char *limit, const char *cursor)
 {
+	static const char *const heads[] = {"ID", "CREATED", "TENANT", "CHANNEL", "SOURCE", "CODE", "INSTANCE", "DETAIL", NULL};
+	static const struct listing listing = {"deadLetters", heads, list_row};
 	struct buf path = BUF_INIT;
-	bool ok;
+	int exit_code;
 
 	buf_add_text(&path, "/admin/dead-letters");
-	remote_query(&path, "limit", limit);
-	remote_query(&path, "cursor", cursor);
-	buf_add_byte(&path, '\0');
-	ok = remote_get(remote, path.data);
+	exit_code = listing_run(remote, &listing, &path, limit, cursor);
 	buf_done(&path);
-	if (ok && !remote_print_json(remote))
-		list_print(remote);
-	return ok ? CLI_OK : CLI_FAILED;
+	return exit_code;
 }
 
 static void line(struct buf *out, const char *label, struct str text)

@@ -3,8 +3,7 @@
 #include "base/time.h"
 #include "cli/commands.h"
 #include "cli/instance_tree.h"
-#include "cli/remote.h"
-#include "cli/table.h"
+#include "cli/listing.h"
 
 /* As much as codec.max-payload-bytes may be. */
 #define PAYLOAD_MAX (256u << 20)
@@ -20,38 +19,27 @@ struct instances {
 
 /* --- list --- */
 
-static void list_print(struct remote *remote)
+static void list_row(struct remote *remote, const msgpack_object *one, struct table *table)
 {
-	static const char *const heads[] = {"ID", "STATUS", "PROCESS", "TENANT", "STARTED", "CODE", "CLAIM", NULL};
-	const msgpack_object_array *list = remote_list(&remote->answer, "instances");
-	struct str next = remote_text(&remote->answer, "next");
-	struct table table;
+	const msgpack_object *claim = value_get(one, STR("claim"));
 
-	table_init(&table, heads);
-	for (uint32_t i = 0; i < list->size; i++) {
-		const msgpack_object *one = &list->ptr[i], *claim = value_get(one, STR("claim"));
-
-		table_cell(&table, remote_text(one, "id"));
-		table_cell(&table, remote_text(one, "status"));
-		table_cell(&table, remote_text(one, "process"));
-		table_cell(&table, remote_text(one, "tenant"));
-		table_cell(&table, remote_time(remote, remote_text(one, "startedAt")));
-		table_cell(&table, remote_text(one, "code"));
-		table_cell(&table, claim ? remote_text(claim, "owner") : STR_NONE);
-	}
-	if (list->size)
-		table_print(&table, remote->cli->out);
-	table_done(&table);
-	if (next.ptr)
-		fprintf(remote->cli->out, "More: --cursor %.*s\n", STR_ARG(next));
+	table_cell(table, remote_text(one, "id"));
+	table_cell(table, remote_text(one, "status"));
+	table_cell(table, remote_text(one, "process"));
+	table_cell(table, remote_text(one, "tenant"));
+	table_cell(table, remote_time(remote, remote_text(one, "startedAt")));
+	table_cell(table, remote_text(one, "code"));
+	table_cell(table, claim ? remote_text(claim, "owner") : STR_NONE);
 }
 
 static int list_run(struct instances *in)
 {
+	static const char *const heads[] = {"ID", "STATUS", "PROCESS", "TENANT", "STARTED", "CODE", "CLAIM", NULL};
+	static const struct listing listing = {"instances", heads, list_row};
 	struct buf path = BUF_INIT;
 	struct str alias = in->alias ? str_of(in->alias) : STR_NONE;
 	char *copy = in->alias ? arena_strdup(&in->remote.arena, in->alias) : NULL;
-	bool ok;
+	int exit_code;
 
 	if (alias.ptr && str_find(alias, '=') <= 0) {
 		fprintf(in->remote.cli->err, "sutra instances: --alias is NAME=VALUE\n");
@@ -63,15 +51,10 @@ static int list_run(struct instances *in)
 	remote_query(&path, "status", in->status);
 	remote_query(&path, "deployment", in->deployment);
 	remote_query(&path, "alias", copy);
-	remote_query(&path, "limit", in->limit);
-	remote_query(&path, "cursor", in->cursor);
 	remote_query(&path, "includeTerminal", in->all ? "true" : NULL);
-	buf_add_byte(&path, '\0');
-	ok = remote_get(&in->remote, path.data);
+	exit_code = listing_run(&in->remote, &listing, &path, in->limit, in->cursor);
 	buf_done(&path);
-	if (ok && !remote_print_json(&in->remote))
-		list_print(&in->remote);
-	return ok ? CLI_OK : CLI_FAILED;
+	return exit_code;
 }
 
 /* --- one --- */

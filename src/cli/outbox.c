@@ -1,56 +1,39 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `sutra outbox`: what is not sent yet, and having it tried again. */
 #include "cli/commands.h"
-#include "cli/remote.h"
-#include "cli/table.h"
+#include "cli/listing.h"
 
-static void list_print(struct remote *remote)
+static void list_row(struct remote *remote, const msgpack_object *one, struct table *table)
 {
-	static const char *const heads[] = {"ID",      "STATE",   "TENANT", "CHANNEL", "INSTANCE",
-					    "ATTEMPTS", "CREATED", "NEXT",   "DIAGNOSTIC", NULL};
-	const msgpack_object_array *list = remote_list(&remote->answer, "outbox");
-	struct str next = remote_text(&remote->answer, "next");
-	struct table table;
+	const msgpack_object *diagnostic = value_get(one, STR("diagnostic"));
+	struct buf text = BUF_INIT;
 
-	table_init(&table, heads);
-	for (uint32_t i = 0; i < list->size; i++) {
-		const msgpack_object *one = &list->ptr[i], *diagnostic = value_get(one, STR("diagnostic"));
-		struct buf text = BUF_INIT;
-
-		if (diagnostic && !value_is_nil(diagnostic))
-			value_print(diagnostic, 120, &text);
-		table_cell(&table, remote_text(one, "id"));
-		table_cell(&table, remote_text(one, "state"));
-		table_cell(&table, remote_text(one, "tenant"));
-		table_cell(&table, remote_text(one, "channel"));
-		table_cell(&table, remote_text(one, "instance"));
-		table_cell(&table, str_of(arena_printf(&remote->arena, "%lld", (long long)remote_int(one, "attempts"))));
-		table_cell(&table, remote_time(remote, remote_text(one, "createdAt")));
-		table_cell(&table, remote_time(remote, remote_text(one, "nextAttemptAt")));
-		table_cell(&table, text.len ? buf_str(&text) : STR_NONE);
-		buf_done(&text);
-	}
-	if (list->size)
-		table_print(&table, remote->cli->out);
-	table_done(&table);
-	if (next.ptr)
-		fprintf(remote->cli->out, "More: --cursor %.*s\n", STR_ARG(next));
+	if (diagnostic && !value_is_nil(diagnostic))
+		value_print(diagnostic, 120, &text);
+	table_cell(table, remote_text(one, "id"));
+	table_cell(table, remote_text(one, "state"));
+	table_cell(table, remote_text(one, "tenant"));
+	table_cell(table, remote_text(one, "channel"));
+	table_cell(table, remote_text(one, "instance"));
+	table_cell(table, str_of(arena_printf(&remote->arena, "%lld", (long long)remote_int(one, "attempts"))));
+	table_cell(table, remote_time(remote, remote_text(one, "createdAt")));
+	table_cell(table, remote_time(remote, remote_text(one, "nextAttemptAt")));
+	table_cell(table, text.len ? buf_str(&text) : STR_NONE);
+	buf_done(&text);
 }
 
 static int list_run(struct remote *remote, const char *limit, const char *cursor)
 {
+	static const char *const heads[] = {"ID",       "STATE",   "TENANT", "CHANNEL",    "INSTANCE",
+					    "ATTEMPTS", "CREATED", "NEXT",   "DIAGNOSTIC", NULL};
+	static const struct listing listing = {"outbox", heads, list_row};
 	struct buf path = BUF_INIT;
-	bool ok;
+	int exit_code;
 
 	buf_add_text(&path, "/admin/outbox");
-	remote_query(&path, "limit", limit);
-	remote_query(&path, "cursor", cursor);
-	buf_add_byte(&path, '\0');
-	ok = remote_get(remote, path.data);
+	exit_code = listing_run(remote, &listing, &path, limit, cursor);
 	buf_done(&path);
-	if (ok && !remote_print_json(remote))
-		list_print(remote);
-	return ok ? CLI_OK : CLI_FAILED;
+	return exit_code;
 }
 
 static int retry_run(struct remote *remote, const char *id)
