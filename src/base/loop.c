@@ -46,6 +46,17 @@ uint64_t loop_random_below(struct loop *loop, uint64_t bound)
 	return value % bound;
 }
 
+int64_t loop_backoff_us(struct loop *loop, int64_t min_us, int64_t max_us, uint32_t doublings)
+{
+	int64_t full_us = min_us;
+
+	for (uint32_t i = 0; i < doublings && full_us < max_us; i++)
+		full_us *= 2;
+	if (full_us > max_us)
+		full_us = max_us;
+	return full_us / 2 + (int64_t)loop_random_below(loop, (uint64_t)full_us / 2 + 1);
+}
+
 void loop_base_init(struct loop *loop, struct runtime *runtime, const struct loop_ops *ops, const char *name)
 {
 	*loop = (struct loop){.ops = ops, .runtime = runtime};

@@ -66,6 +66,8 @@ int64_t loop_wall_us(struct loop *loop);
 uint64_t loop_random(struct loop *loop);
 /* Uniform in [0, bound); bound ≥ 1. */
 uint64_t loop_random_below(struct loop *loop, uint64_t bound);
+/* A pause before another try: `min_us` doubled so often, at most `max_us`, of which the upper half is random. */
+int64_t loop_backoff_us(struct loop *loop, int64_t min_us, int64_t max_us, uint32_t doublings);
 
 void loop_timer_init(struct loop_timer *timer, struct loop *loop, void (*fire)(struct loop_timer *));
 /* (Re)starts: fires once, `delay_us` (≥ 0) from now. */

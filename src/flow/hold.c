@@ -70,17 +70,13 @@ static void delivery_register(struct delivery *dlv)
 static int64_t hold_delay_us(const struct delivery *dlv)
 {
 	const struct intake *intake = dlv->intake;
-	int64_t full = intake->settings.backoff_min_ms * US_PER_MS;
 	int64_t most = intake->settings.backoff_max_ms * US_PER_MS;
 	int64_t pace = (int64_t)keep_places_awake(intake) * PLACE_PACE_US;
 
 	if (dlv->is_place && pace > most)
 		most = pace < PLACE_DELAY_MAX_US ? pace : PLACE_DELAY_MAX_US;
-	for (uint32_t i = 1; i < dlv->attempts && full < most; i++)
-		full *= 2;
-	if (full > most)
-		full = most;
-	return full / 2 + (int64_t)loop_random_below(intake->loop, (uint64_t)(full / 2) + 1);
+	return loop_backoff_us(intake->loop, intake->settings.backoff_min_ms * US_PER_MS, most,
+			       dlv->attempts ? dlv->attempts - 1 : 0);
 }
 
 /* How much is left of the unmatched hold; INT64_MAX when that does not run. */

@@ -102,14 +102,9 @@ void fire_submit(struct fire *fire)
 int64_t fire_backoff_us(struct fire *fire)
 {
 	const struct roles_settings *settings = &fire->timers->roles->settings;
-	int64_t delay_us = settings->backoff_min_ms * US_PER_MS, max_us = settings->backoff_max_ms * US_PER_MS;
 
-	for (uint32_t i = 0; i < fire->tries && delay_us < max_us; i++)
-		delay_us *= 2;
-	fire->tries++;
-	if (delay_us > max_us)
-		delay_us = max_us;
-	return delay_us / 2 + (int64_t)loop_random_below(fire->timers->roles->loop, (uint64_t)delay_us / 2 + 1);
+	return loop_backoff_us(fire->timers->roles->loop, settings->backoff_min_ms * US_PER_MS,
+			       settings->backoff_max_ms * US_PER_MS, fire->tries++);
 }
 
 /* --- fires of waiting tokens --- */
