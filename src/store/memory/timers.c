@@ -4,6 +4,10 @@
 #include "engine/instance.h"
 #include "store/memory/statements.h"
 
+/* As they are given and listed. */
+static const uint8_t timer_columns[] = {TIMER_tenant, TIMER_instance,   TIMER_token,
+					TIMER_node,   TIMER_deployment, TIMER_due};
+
 static struct row *timer_find(struct tx *tx, struct str tenant, struct id instance, int64_t token)
 {
 	struct field key[] = {field_id(instance), field_int(token)};
@@ -63,7 +67,6 @@ bool run_timer_delete(struct tx *tx, struct segment_call *call)
 
 bool run_timer_insert(struct tx *tx, struct segment_call *call)
 {
-	static const uint8_t columns[] = {TIMER_tenant, TIMER_instance, TIMER_token, TIMER_node, TIMER_deployment, TIMER_due};
 	const struct column *p = call->params;
 
 	for (uint32_t i = 0; i < p[0].count; i++) {
@@ -72,8 +75,8 @@ bool run_timer_insert(struct tx *tx, struct segment_call *call)
 		if (!insert_allowed(tx, p[1].strs[i]))
 			return false;
 		row = row_new(tx, TABLE_TIMER);
-		for (uint32_t at = 0; at < ARRAY_LEN(columns); at++)
-			row_take(tx, TABLE_TIMER, row, columns[at], &p[at + 1], i);
+		for (uint32_t at = 0; at < ARRAY_LEN(timer_columns); at++)
+			row_take(tx, TABLE_TIMER, row, timer_columns[at], &p[at + 1], i);
 		if (!tx_insert(tx, TABLE_TIMER, row))
 			return statement_error(tx, "23505", "duplicate key value violates unique constraint");
 	}
@@ -199,11 +202,10 @@ bool run_timer_drop(struct tx *tx, struct segment_call *call)
 
 static void emit_timer(struct tx *tx, struct segment_call *call, const struct row *row)
 {
-	static const uint8_t columns[] = {TIMER_tenant, TIMER_instance, TIMER_token, TIMER_node, TIMER_deployment, TIMER_due};
 	struct field *out = emit(tx, call);
 
-	for (uint32_t at = 0; at < ARRAY_LEN(columns); at++)
-		out[at] = field_out(tx, TABLE_TIMER, row, columns[at]);
+	for (uint32_t at = 0; at < ARRAY_LEN(timer_columns); at++)
+		out[at] = field_out(tx, TABLE_TIMER, row, timer_columns[at]);
 }
 
 bool run_timer_of(struct tx *tx, struct segment_call *call)
