@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the files that make segments of the path share: segment.c has what every segment has, segment_read.c claims, resolves and
+ * probes, segment_commit.c the committed step, segment_outbox.c and segment_kept.c the tables of that name. Everything here runs on the
+ * store's loop.
+ */
+#ifndef SUTRA_STORE_SEGMENT_H
+#define SUTRA_STORE_SEGMENT_H
+
+#include "store/internal.h"
+
+static inline struct store_claim *claim_of(struct store_request *request)
+{
+	return container_of(request, struct store_claim, base);
+}
+
+static inline struct store_release *release_of(struct store_request *request)
+{
+	return container_of(request, struct store_release, base);
+}
+
+static inline struct store_resolve *resolve_of(struct store_request *request)
+{
+	return container_of(request, struct store_resolve, base);
+}
+
+static inline struct store_probe *probe_of(struct store_request *request)
+{
+	return container_of(request, struct store_probe, base);
+}
+
+static inline struct store_commit *commit_of(struct store_request *request)
+{
+	return container_of(request, struct store_commit, base);
+}
+
+/* A row of a table with keys of its own, on its way into the order of those keys. */
+struct key_ref {
+	struct id key;
+	struct id slot;
+	uint32_t ord;
+	uint32_t row;
+};
+/* By key, slot, element, row. For qsort. */
+int key_ref_compare(const void *a, const void *b);
+
+/* Into the arena; a NULL field is STR_NONE. */
+struct str segment_field(struct arena *arena, const struct field *field);
+
+/* --- segment_read.c --- */
+void build_claims(struct batch *batch);
+void take_claims(struct batch *batch);
+void build_resolves(struct batch *batch);
+void take_resolves(struct batch *batch);
+void build_probes(struct batch *batch);
+void take_probes(struct batch *batch);
+
+/* --- segment_commit.c --- */
+void build_commits(struct batch *batch);
+void take_commits(struct batch *batch);
+
+/* --- segment_outbox.c --- */
+/* Rows to insert: those behind a gate of their own instance, or those that may be there already. */
+void build_outbox(struct batch *batch, enum statement_id statement, bool gated);
+/* What OUTBOX_INSERT found of the groups. */
+void take_floors(struct batch *batch, const struct rows *rows);
+
+/* --- segment_kept.c --- */
+/* Those of replays, or all others. */
+void build_dead_letters(struct batch *batch, enum statement_id statement, bool replays);
+void build_dead_letter_deletes(struct batch *batch);
+void build_kept(struct batch *batch);
+void build_early(struct batch *batch);
+
+#endif
