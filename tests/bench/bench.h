@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The driver of the benches: one run of the hold-relay scenario, by the engine or by the reference, or of a loop, against a migrated
- * database. Each mode prints one line of JSON; tests/bench/smoke and tests/bench/history put them together.
+ * The driver of the benches: one run of the hold-relay scenario, by the engine or by the reference, of a loop, or of timers, against a migrated
+ * database. Each mode prints one line of JSON; tests/bench/smoke, history and timers put them together.
  *
  *	driver migrate              the schema, as `sutra migrate` does it
  *	driver capture              runs one order and keeps its rows in the schema `bench`, for the reference to imitate
@@ -10,6 +10,7 @@
  *	driver reference SECONDS N  the same rows by N connections, one transaction a step
  *	driver verify ORDERS        the digest of what the first ORDERS orders have left behind
  *	driver pace SECONDS RATE    hold-relay at so many steps a second, whatever becomes of them, and how late each was
+ *	driver timers COUNT RATE    so many timers, due so many a second, or at one moment where RATE is 0, and how late they fire
  *	driver history              takes instances of a loop from one step to another, as standard input says
  *
  * Order number n is the same in every run: its texts all have the same length, so that rows have the same size.
@@ -83,5 +84,6 @@ int bench_reference(int64_t seconds, unsigned connections);
 int bench_verify(uint64_t orders);
 int bench_history(void);
 int bench_pace(int64_t seconds, int64_t rate);
+int bench_timers(int64_t count, int64_t rate);
 
 #endif

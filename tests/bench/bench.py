@@ -26,7 +26,7 @@ SERVER = {
 }
 SHOWN = ("fsync", "synchronous_commit", "full_page_writes", "wal_sync_method", "shared_buffers", "max_wal_size",
          "checkpoint_timeout", "wal_level")
-TABLES = ("instance", "wait", "alias", "inbox", "inbox_message", "early", "outbox_entry", "dead_letter")
+TABLES = ("instance", "wait", "alias", "timer", "inbox", "inbox_message", "early", "outbox_entry", "dead_letter")
 
 
 def fail(text):

@@ -39,10 +39,12 @@ int main(int argc, char **argv)
 		return bench_verify((uint64_t)bench_number(argv[2]));
 	if (strcmp(mode, "pace") == 0 && argc == 4)
 		return bench_pace(bench_number(argv[2]), bench_number(argv[3]));
+	if (strcmp(mode, "timers") == 0 && argc == 4)
+		return bench_timers(bench_number(argv[2]), strcmp(argv[3], "0") == 0 ? 0 : bench_number(argv[3]));
 	if (strcmp(mode, "history") == 0 && argc == 2)
 		return bench_history();
 	fputs("usage: driver migrate | capture | engine SECONDS | reference SECONDS CONNECTIONS | "
-	      "verify ORDERS | pace SECONDS RATE | history\n",
+	      "verify ORDERS | pace SECONDS RATE | timers COUNT RATE | history\n",
 	      stderr);
 	return 2;
 }

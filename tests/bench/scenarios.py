@@ -488,8 +488,12 @@ class World:
 
     def run_timers(self):
         done = self.script("timers")
-        if done:
-            self.figures.add("timers: exit code of the bench", done.returncode, at_most=0)
+        fires = re.search(r"^(\d+) fires a second", done.stdout, re.MULTILINE) if done else None
+        late = re.search(r"late by ([\d.]+) ms \(p50\), ([\d.]+) ms \(p99\)", done.stdout) if done else None
+        if fires:
+            self.figures.add("timers: fires a second, all due at one moment", float(fires.group(1)), at_least=3000)
+        for what, value in zip(("p50", "p99"), late.groups() if late else ()):
+            self.figures.add(f"timers: lateness at 500 a second, {what}", float(value), "ms")
 
 
 def start_seconds(engine):
