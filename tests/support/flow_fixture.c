@@ -226,7 +226,7 @@ struct flow_fixture *flow_fixture_new(const struct flow_fixture_settings *settin
 	fixture->outbox = outbox_new(fixture->runtime, fixture->store, &outbox, fixture_route, fixture);
 	fixture->wake = wake_new();
 	fixture->lanes = lane_set_new(fixture->runtime, &lanes, fixture->store, fixture->outbox, fixture->wake);
-	fixture->package = settings->package ? settings->package : "examples/order-saga";
+	fixture->package = settings->package ? settings->package : "examples/quickstart/package";
 	fixture_load(fixture, fixture->package);
 	outbox_view(fixture->outbox, fixture->view);
 	outbox_start(fixture->outbox);

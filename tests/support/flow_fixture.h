@@ -32,7 +32,7 @@ struct flow_published {
 };
 
 struct flow_fixture_settings {
-	const char *package; /* relative to the source tree; default examples/order-saga */
+	const char *package; /* relative to the source tree; default examples/quickstart/package */
 	uint32_t lanes;	     /* default 4 */
 	uint32_t queue_capacity;
 	int64_t unmatched_hold_ms; /* default 30 s */

@@ -21,7 +21,7 @@ import uuid
 
 from harness import ROOT, KafkaClient, Record, libconfig, wait_until
 
-EXAMPLE = os.path.join(ROOT, "examples", "order-saga")
+EXAMPLE = os.path.join(ROOT, "examples", "quickstart", "package")
 
 STREAMS = """<?xml version="1.0" encoding="UTF-8"?>
 <definitions xmlns="http://www.omg.org/spec/BPMN/20100524/MODEL" xmlns:q="urn:sutra:q:1.0" id="Streams"

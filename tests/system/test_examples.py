@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The examples that need services: two-brokers, and fulfilment on real ones. (What needs none: ring flow.)"""
+"""The examples that need services: two-brokers, and order-saga on real ones. (What needs none: ring flow.)"""
 
 import os
 import re
@@ -70,17 +70,17 @@ class TwoBrokers(harness.Case):
         self.assertEqual(1, self.start(SUTRA_BINARY="/bin/false").process.wait(60))
 
 
-class Fulfilment(harness.Case):
+class OrderSaga(harness.Case):
     timeout = 150
 
     def test_on_real_servers(self):
         self.needs("postgresql", "kafka")
         run = self.use(Script(os.path.join(self.folder(), "log")))
-        script = os.path.join(harness.ROOT, "examples", "fulfilment", "run")
+        script = os.path.join(harness.ROOT, "examples", "order-saga", "run")
         run.process.start([script, "--no-install", "--real"], env={
             "SUTRA_BINARY": harness.built("sutra", "SUTRA_BINARY"), **os.environ, "ORDERS": "20"})
         self.assertEqual(0, run.process.wait(140), run.text())
-        self.assertEqual("140 orders, 140 replies, 0 wrong", run.text().splitlines()[-1])
+        self.assertEqual("200 orders, 200 replies, 0 wrong", run.text().splitlines()[-1])
 
 
 if __name__ == "__main__":

@@ -50,11 +50,11 @@ static char *join(const char *a, const char *b)
 
 START_TEST(lint_good)
 {
-	char *path = test_source_path("examples/order-saga");
+	char *path = test_source_path("examples/quickstart/package");
 	struct call result = call("lint", path, NULL);
 
 	ck_assert_str_eq(result.out, "");
-	ck_assert_ptr_nonnull(strstr(result.err, "order-saga 1.0.0 of tenant default"));
+	ck_assert_ptr_nonnull(strstr(result.err, "quickstart 1.0.0 of tenant default"));
 	ck_assert_int_eq(result.exit_code, CLI_OK);
 	call_done(&result);
 	free(path);
@@ -98,8 +98,8 @@ END_TEST
 
 START_TEST(package_twice)
 {
-	char *path = test_source_path("examples/order-saga"), *dir = test_dir_new();
-	char *made = join(dir, "new"), *file = join(made, "default--order-saga--1.0.0.sutra");
+	char *path = test_source_path("examples/quickstart/package"), *dir = test_dir_new();
+	char *made = join(dir, "new"), *file = join(made, "default--quickstart--1.0.0.sutra");
 	struct buf want = BUF_INIT;
 	struct call first = call("package", path, made), second;
 	size_t len, again_len;

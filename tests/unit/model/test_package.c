@@ -352,7 +352,7 @@ END_TEST
 /* The package that users see first. */
 START_TEST(example_is_clean)
 {
-	char *path = test_source_path("examples/order-saga");
+	char *path = test_source_path("examples/quickstart/package");
 	struct findings findings = {0};
 	struct deployment *deployment = NULL;
 	struct package *package = NULL;

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""examples/fulfilment/run in one process: it succeeds, and it fails when it should. (With real servers: ring system.)"""
+"""examples/order-saga/run in one process: it succeeds, and it fails when it should. (With real servers: ring system.)"""
 
 import os
 import re
@@ -10,12 +10,12 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 import harness
 from harness import KafkaClient, Process, wait_until
 
-SCRIPT = os.path.join(harness.ROOT, "examples", "fulfilment", "run")
+SCRIPT = os.path.join(harness.ROOT, "examples", "order-saga", "run")
 
 
 class Script:
     def __init__(self, log):
-        self.process = Process("fulfilment", log)
+        self.process = Process("order-saga", log)
 
     def text(self):
         return self.process.log_text()
@@ -31,7 +31,7 @@ class Script:
         return self.process.log_tail()
 
 
-class Fulfilment(harness.Case):
+class OrderSaga(harness.Case):
     timeout = 120
 
     def start(self, *arguments, **environment):
@@ -43,7 +43,7 @@ class Fulfilment(harness.Case):
     def test_every_order_goes_its_way(self):
         run = self.start(ORDERS="3")
         self.assertEqual(0, run.process.wait(110), run.text())
-        self.assertEqual("21 orders, 21 replies, 0 wrong", run.text().splitlines()[-1])
+        self.assertEqual("30 orders, 30 replies, 0 wrong", run.text().splitlines()[-1])
 
     def test_a_message_too_many(self):
         run = self.start(ORDERS="1")
@@ -52,7 +52,7 @@ class Fulfilment(harness.Case):
         broker.kcat_produce("refunds", [("delivered-0", '{"orderId": "delivered-0", "amount": 80}')])
         self.assertEqual(1, run.process.wait(110), run.text())
         self.assertRegex(run.text(), r"(?m)^delivered +.*<-- wrong$")
-        self.assertRegex(run.text(), r"fulfilment: wrong: delivered-0: on refunds")
+        self.assertRegex(run.text(), r"order-saga: wrong: delivered-0: on refunds")
 
     def test_called_wrongly_or_with_no_engine(self):
         for arguments, environment in ((["--nonsense"], {}), ([], {"ORDERS": "0"}), ([], {"ORDERS": "many"})):

@@ -12,7 +12,7 @@ static void setup(void)
 {
 	const struct package_limits limits = PACKAGE_LIMITS_DEFAULT;
 	struct expression_limits bounds = EXPRESSION_LIMITS_DEFAULT;
-	char *path = test_source_path("examples/order-saga");
+	char *path = test_source_path("examples/quickstart/package");
 	struct findings findings = {0};
 	struct package *package = NULL;
 
@@ -102,8 +102,8 @@ END_TEST
 
 static Suite *order_saga_suite(void)
 {
-	Suite *suite = suite_create("order-saga");
-	TCase *tcase = tcase_create("order-saga");
+	Suite *suite = suite_create("quickstart");
+	TCase *tcase = tcase_create("quickstart");
 
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	TEST_ADD_ALL(tcase, an_order_waits_for_its_payment, paid_in_full_is_confirmed,

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The shop, its warehouse, its bank and its carrier. examples/fulfilment/run calls it.
+"""The shop, its warehouse, its bank and its carrier. examples/order-saga/run calls it.
 
 Each order has a story: what the others say to it, and what it must say to them. They are told all at once; then what every
 order has sent is compared with its story. kcat talks to the broker, the harness of the tests starts and stops things.
@@ -21,7 +21,8 @@ from process import ServiceError, Unavailable, run  # noqa: E402
 PACKAGE = os.path.join(FOLDER, "package")
 INTO = ("orders", "cancellations", "stock-answers", "payments", "pick-ups", "deliveries", "returns")
 OUT_OF = ("order-replies", "stock-requests", "refunds", "parcels")
-PRICES = {"tea": 4, "pot": 20, "cups": 12, "unicorn": 1000}
+PRICES = {"tea": 4, "pot": 20, "cups": 12, "unicorn": 1000, "ghost": 500}
+WITHIN = "PT2S"  # for those who do not answer
 
 
 class Kafka(kafka_service.Kafka, KafkaClient):
@@ -36,22 +37,29 @@ class Kafka(kafka_service.Kafka, KafkaClient):
 class Story:
     """One kind of order: what it is of, what it goes through, and how it must end."""
 
-    def __init__(self, name, path, skus=("tea", "pot", "cups"), pays=1.0, early=False, cancels=False, arrives="deliveries"):
+    def __init__(self, name, path, skus=("tea", "pot", "cups"), pays=1.0, early=False, cancels=False, slow=False, arrives="deliveries"):
         self.name, self.path, self.skus = name, path, skus
-        self.pays, self.early, self.cancels, self.arrives = pays, early, cancels, arrives
+        self.pays, self.early, self.cancels, self.slow, self.arrives = pays, early, cancels, slow, arrives
 
     def total(self):
         return sum(PRICES[sku] * (number + 1) for number, sku in enumerate(self.skus))
 
     def order(self, order):
-        return {"orderId": order, "customer": f"customer of {order}",
+        within = {"answerWithin": self.unanswered(), "payWithin": not self.pays, "pickUpWithin": self.slow}
+        return {"orderId": order, "customer": f"customer of {order}", **{name: WITHIN for name, soon in within.items() if soon},
                 "lines": [{"sku": sku, "quantity": number + 1, "price": PRICES[sku]} for number, sku in enumerate(self.skus)]}
 
     def sold_out(self):
         return "unicorn" in self.skus
 
+    def unanswered(self):
+        return "ghost" in self.skus
+
+    def reserved(self):
+        return not self.sold_out() and not self.unanswered()
+
     def ships(self):
-        return not self.sold_out() and not self.cancels and self.pays >= 1
+        return self.reserved() and not self.cancels and self.pays >= 1
 
     def amount(self):
         return int(self.total() * self.pays)
@@ -69,6 +77,8 @@ class Story:
         if self.ships():
             told["parcels"].append({"parcel": f"{order}-1", "address": f"customer of {order}",
                                     "contents": [f"{number + 1} {sku}" for number, sku in enumerate(self.skus)]})
+        if self.slow:
+            told["parcels"].append({"parcel": f"{order}-1", "reminder": True})
         if self.state() in ("RETURNED", "UNDERPAID"):
             told["refunds"].append({"orderId": order, "amount": self.amount()})
         told["order-replies"] = [reply]
@@ -77,8 +87,12 @@ class Story:
     def state(self):
         if self.sold_out():
             return "SOLD-OUT"
+        if self.unanswered():
+            return "NO-ANSWER"
         if self.cancels:
             return "CANCELLED"
+        if not self.pays:
+            return "EXPIRED"
         if self.pays < 1:
             return "UNDERPAID"
         return "DELIVERED" if self.arrives == "deliveries" else "RETURNED"
@@ -89,8 +103,11 @@ STORIES = (
     Story("paid-first", "the payment overtook the order", early=True),
     Story("one-line", "an order of a single line", skus=("tea",)),
     Story("sold-out", "one line of three is not to be had: the others are given back", skus=("tea", "unicorn", "cups")),
+    Story("unanswered", "the warehouse says nothing of one line for two seconds", skus=("tea", "ghost", "cups")),
     Story("cancelled", "the customer changed her mind before she paid", cancels=True),
     Story("underpaid", "paid too little: the money goes back", pays=0.5),
+    Story("forgotten", "nobody paid within two seconds", pays=0),
+    Story("reminded", "the carrier came when reminded, after two seconds", slow=True),
     Story("returned", "paid and shipped, and came back: refunded", arrives="returns"),
 )
 
@@ -121,7 +138,7 @@ class Shop:
         if self.real:
             self.start_real()
         else:
-            address = Sutra(command=("dev",), name="fulfilment")
+            address = Sutra(command=("dev",), name="order-saga")
             file = os.path.join(address.folder, "kafka")
             address.command = ["dev", "--kafka-file", file, PACKAGE]
             self.engine = self.service(address)
@@ -140,7 +157,7 @@ class Shop:
             self.kafka.make(topic)
         packages = os.path.join(postgres.folder, "packages")
         os.makedirs(packages)
-        os.symlink(PACKAGE, os.path.join(packages, "fulfilment"))
+        os.symlink(PACKAGE, os.path.join(packages, "order-saga"))
         self.engine = self.service(Sutra({
             "datasource.url": database.url, "deployment.dir": packages,
             "connections": [{"name": "kafka", "transport": "kafka", "properties": [f"bootstrap.servers={self.kafka.bootstrap}"]}],
@@ -183,23 +200,28 @@ class Shop:
         lines = sum(len(story.skus) for story in self.orders.values())
         asked = self.await_messages("stock-requests", lines, lambda item: "reserve" in item)
         asked.sort(key=lambda item: item["sku"] == "unicorn")
+        answered = [item for item in asked if item["sku"] != "ghost"]
         self.send("stock-answers", [(item["orderId"], {"line": item["line"], "reserved": item["sku"] != "unicorn"})
-                                    for item in asked])
-        say("warehouse", f"asked for {lines} lines, had {sum(item['sku'] != 'unicorn' for item in asked)}")
+                                    for item in answered])
+        say("warehouse", f"asked for {lines} lines, had {sum(item['sku'] != 'unicorn' for item in answered)}, "
+            f"said nothing of {lines - len(answered)}")
 
         self.send("cancellations", [(order, {"orderId": order}) for order, _ in self.of(lambda story: story.cancels)])
-        self.pay(self.of(lambda story: not story.sold_out() and not story.cancels and not story.early))
+        self.pay(self.of(lambda story: story.reserved() and story.pays and not story.cancels and not story.early))
 
-        ships = len(self.of(Story.ships))
-        parcels = [item["parcel"] for item in self.await_messages("parcels", ships, lambda item: True)]
-        self.send("pick-ups", [(parcel, {"parcel": parcel, "tracking": f"T-{parcel.removesuffix('-1')}"})
-                               for parcel in parcels])
+        ships, slow = len(self.of(Story.ships)), len(self.of(lambda story: story.slow))
+        parcels = [item["parcel"] for item in self.await_messages("parcels", ships, lambda item: "reminder" not in item)]
+        self.pick_up(parcel for parcel in parcels if not self.orders[parcel.removesuffix("-1")].slow)
+        self.pick_up(item["parcel"] for item in self.await_messages("parcels", slow, lambda item: "reminder" in item))
         for topic in ("deliveries", "returns"):
             self.send(topic, [(f"{order}-1", {"parcel": f"{order}-1"})
                               for order, story in self.of(lambda story: story.ships() and story.arrives == topic)])
-        say("carrier", f"picked {len(parcels)} parcels up")
+        say("carrier", f"picked {len(parcels)} parcels up, {slow} when reminded")
         self.await_messages("order-replies", len(self.orders), lambda item: True)
         self.judge()
+
+    def pick_up(self, parcels):
+        self.send("pick-ups", [(parcel, {"parcel": parcel, "tracking": f"T-{parcel.removesuffix('-1')}"}) for parcel in parcels])
 
     def judge(self):
         told = {topic: collections.defaultdict(list) for topic in OUT_OF}
@@ -241,11 +263,11 @@ def main():
         shop.run()
     except (ServiceError, Unavailable) as error:
         print(shop.engine.tail() if shop.engine else "", file=sys.stderr)
-        sys.exit(f"fulfilment: {error}")
+        sys.exit(f"order-saga: {error}")
     finally:
         shop.close()
     if shop.wrong:
-        sys.exit("fulfilment: wrong: " + "\n".join(shop.wrong[:10]))
+        sys.exit("order-saga: wrong: " + "\n".join(shop.wrong[:10]))
 
 
 if __name__ == "__main__":
