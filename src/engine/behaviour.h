@@ -237,7 +237,7 @@ enum result step_local_set(struct step *step, struct str name, const msgpack_obj
 void step_local_remove(struct step *step, struct str name);
 void step_locals_drop(struct step *step, struct token *token);
 /* Which row the request of a token's channel call is; false if there is none. */
-bool token_request(const struct token *token, struct step_withdrawn *out);
+bool token_request(const struct token *token, struct step_withdrawn *out); /* without its channel */
 
 /* scope.c */
 enum result step_eval(struct step *step, const struct node *node, const struct expression *expr,

@@ -141,10 +141,12 @@ void instance_calls_changed(const struct step_env *env, const struct instance *b
 {
 	for (uint32_t i = 0; before && i < before->token_count; i++) {
 		const struct token *token = &before->tokens[i];
+		const struct node *node = instance_node(env->deployment, before, token);
 		struct step_withdrawn request;
 
-		if (token->id == answered || !has_left(token, after) || !token_request(token, &request))
+		if (token->id == answered || !has_left(token, after) || !node || !node->send || !token_request(token, &request))
 			continue;
+		request.channel = node->send->channel;
 		if (!out->withdrawn)
 			out->withdrawn = arena_alloc(env->arena, before->token_count *
 									 sizeof(*out->withdrawn));

@@ -69,6 +69,7 @@ struct step_timer {
 
 /* An outbox row of an earlier step, by its place there. */
 struct step_withdrawn {
+	struct str channel;
 	int64_t version;
 	uint32_t ordinal;
 };

@@ -363,6 +363,17 @@ static void commit_add_timers(struct turn *turn)
 	commit->timers_removed_count = step->timers_removed_count;
 }
 
+static void commit_add_withdrawn(struct turn *turn)
+{
+	const struct step_result *step = &turn->step;
+	struct store_withdrawn *rows = arena_alloc(&turn->arena, (step->withdrawn_count + 1) * sizeof(*rows));
+
+	for (uint32_t i = 0; i < step->withdrawn_count; i++)
+		rows[i] = (struct store_withdrawn){step->withdrawn[i].channel, step->withdrawn[i].version, step->withdrawn[i].ordinal};
+	turn->ask.commit.withdrawn = rows;
+	turn->ask.commit.withdrawn_count = step->withdrawn_count;
+}
+
 static void commit_add_correlation(struct turn *turn)
 {
 	const struct step_result *step = &turn->step;
@@ -443,6 +454,7 @@ enum result commit_build_step(struct turn *turn, const struct node **at, struct 
 	commit_add_inbox(turn);
 	commit_add_correlation(turn);
 	commit_add_timers(turn);
+	commit_add_withdrawn(turn);
 	if (turn->step.failed && turn->request->kind == REQUEST_MESSAGE) {
 		dead = dead_letter_row_new(turn, CODE_INBOUND_NON_IDEMPOTENT_FAILURE,
 					   arena_printf(&turn->arena, "%s: %s", code_text(turn->step.failure.code),

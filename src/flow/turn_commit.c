@@ -31,6 +31,16 @@ static void turn_wake(struct turn *turn)
 	early_probe(turn->lane, &turn->ask.commit);
 }
 
+/* The database has them no more; those that this replica is about to send must not go out. */
+static void turn_withdraw(struct turn *turn)
+{
+	const struct store_commit *commit = &turn->ask.commit;
+
+	for (uint32_t i = 0; i < commit->withdrawn_count; i++)
+		outbox_withdraw(turn->lane->set->outbox,
+				outbox_row_id(turn->id, commit->withdrawn[i].version, commit->withdrawn[i].ordinal));
+}
+
 static void turn_committed_ok(struct turn *turn)
 {
 	char id[ID_TEXT_SIZE];
@@ -53,6 +63,7 @@ static void turn_committed_ok(struct turn *turn)
 	}
 	turn_count_commit(turn);
 	retry_committed(turn);
+	turn_withdraw(turn);
 	turn_wake(turn);
 	if (turn->step.failed) {
 		about = turn_about(turn, turn->step.failure.code, id);

@@ -11,6 +11,8 @@
  *	  gone
  *	from QUEUED and BACKOFF, and from SENT when it was not confirmed: GIVING_BACK ──► gone, the row is another scan's
  *
+ * A row that is withdrawn goes from QUEUED and BACKOFF at once, from COMMITTING and SENT with the answer that it waits for.
+ *
  * When one row of a group is given back, or has lost its stamp, every later one is given back too, also those that are still
  * committing: whoever takes the first must be able to send it before the others.
  */
@@ -53,6 +55,7 @@ struct outbox_entry {
 	struct loop_timer retry;
 	int64_t stamped_us; /* monotonic: before the stamp, or its last renewal, was asked for */
 	int64_t sent_us;
+	bool withdrawn; /* its row is gone: freed as soon as nobody else has it */
 	bool lost; /* its stamp is gone: given back as soon as the publisher answers */
 	bool give_back; /* counted in group.giving_back */
 	bool last_of_group; /* when it was confirmed nothing of its group was left in memory */

@@ -213,7 +213,9 @@ static void outbox_entry_committed(struct outbox_entry *entry)
 
 	stat_add(outbox->stats.submitted, 1);
 	entry->state = ENTRY_QUEUED;
-	if (entry->give_back)
+	if (entry->withdrawn)
+		outbox_entry_free(entry);
+	else if (entry->give_back)
 		outbox_entry_give_back(entry);
 	else
 		outbox_group_next(entry->group, outbox);
@@ -259,6 +261,36 @@ void outbox_parcel_free(struct outbox_parcel **parcel)
 	else
 		outbox_parcel_unref(*parcel);
 	*parcel = NULL;
+}
+
+/* --- withdrawn rows --- */
+
+struct outbox_withdrawal {
+	struct task task;
+	struct outbox *outbox;
+	struct id row;
+};
+
+static void outbox_withdrawn(struct task *task)
+{
+	struct outbox_withdrawal *withdrawal = container_of(task, struct outbox_withdrawal, task);
+	struct outbox_entry *entry = map_get(&withdrawal->outbox->by_id, id_str(&withdrawal->row));
+
+	free(withdrawal);
+	if (!entry)
+		return;
+	if (entry->state == ENTRY_QUEUED || entry->state == ENTRY_BACKOFF)
+		outbox_entry_free(entry);
+	else
+		entry->withdrawn = true;
+}
+
+void outbox_withdraw(struct outbox *outbox, struct id row)
+{
+	struct outbox_withdrawal *withdrawal = mem_alloc(sizeof(*withdrawal));
+
+	*withdrawal = (struct outbox_withdrawal){{NULL, outbox_withdrawn}, outbox, row};
+	loop_post(outbox->loop, &withdrawal->task);
 }
 
 /* --- rows of a scan --- */

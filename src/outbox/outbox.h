@@ -60,6 +60,11 @@ void outbox_start(struct outbox *outbox);
 void outbox_announce(struct outbox *outbox, struct outbox_parcel *parcel);
 /* It has committed. Takes the parcel; only rows with `claimed` are kept, the rest is the scan's. @thread any */
 void outbox_submit(struct outbox *outbox, struct outbox_parcel *parcel);
+/*
+ * The row of this id was withdrawn by a commit: it is not there any more. If it is not on its way to the broker already it is not sent;
+ * if it is, it is not tried again. A row that this replica does not have is none of its business. @thread any
+ */
+void outbox_withdraw(struct outbox *outbox, struct id row);
 /* The view whose deployments say how a row's channel is sent. Takes a reference. @thread any */
 void outbox_view(struct outbox *outbox, struct view *view);
 /* Publishes nothing new, waits for confirms at most `timeout_ms`, gives every other stamp back. */

@@ -119,6 +119,10 @@ static void outbox_published(struct task *done)
 		outbox_confirmed(entry);
 		return;
 	}
+	if (entry->withdrawn) {
+		outbox_entry_free(entry);
+		return;
+	}
 	if (entry->lost || outbox->stopping) {
 		entry->state = ENTRY_QUEUED;
 		outbox_group_give_back(outbox, group);

@@ -60,6 +60,8 @@ void build_commits(struct batch *batch);
 void take_commits(struct batch *batch);
 
 /* --- segment_outbox.c --- */
+/* Rows that need not be sent any more, and who is next in their groups. */
+void build_withdrawals(struct batch *batch);
 /* Rows to insert: those behind a gate of their own instance, or those that may be there already. */
 void build_outbox(struct batch *batch, enum statement_id statement, bool gated);
 /* What OUTBOX_INSERT found of the groups. */

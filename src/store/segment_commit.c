@@ -387,7 +387,7 @@ void build_commits(struct batch *batch)
 	struct key_ref *refs;
 	uint32_t count;
 
-	segment_begin(batch, 22);
+	segment_begin(batch, 24);
 	batch->own.writes = true;
 	batch->own.durable = true;
 	build_fences(batch);
@@ -406,6 +406,7 @@ void build_commits(struct batch *batch)
 	build_wait_inserts(batch, STATEMENT_WAIT_INSERT_UNIQUE, ROWS_UNIQUE);
 	build_instances(batch);
 	build_timer_inserts(batch);
+	build_withdrawals(batch);
 	segment_outbox_sort(batch);
 	build_outbox(batch, STATEMENT_OUTBOX_INSERT, true);
 	build_outbox(batch, STATEMENT_OUTBOX_INSERT_ONCE, false);

@@ -71,6 +71,51 @@ void segment_outbox_claimed(struct batch *batch, const struct rows *rows)
 	}
 }
 
+void build_withdrawals(struct batch *batch)
+{
+	uint32_t count = 0, at = 0;
+	struct outbox_row *rows;
+	struct outbox_ref *refs;
+	struct column *c, *next;
+
+	for (uint32_t i = 0; i < batch->count; i++)
+		count += commit_of(batch->elements[i])->withdrawn_count;
+	if (!count)
+		return;
+	rows = arena_zalloc(&batch->arena, count * sizeof(*rows));
+	refs = arena_alloc(&batch->arena, count * sizeof(*refs));
+	for (uint32_t i = 0; i < batch->count; i++) {
+		struct store_commit *commit = commit_of(batch->elements[i]);
+
+		for (uint32_t k = 0; k < commit->withdrawn_count; k++, at++) {
+			const struct store_withdrawn *withdrawn = &commit->withdrawn[k];
+
+			rows[at] = (struct outbox_row){.tenant = commit->tenant,
+						       .instance = commit->instance,
+						       .channel = withdrawn->channel,
+						       .version = withdrawn->version,
+						       .ordinal = withdrawn->ordinal};
+			refs[at] = (struct outbox_ref){&rows[at], i};
+		}
+	}
+	sort_unless_sorted(refs, count, sizeof(*refs), outbox_ref_compare);
+	c = segment_call(batch, STATEMENT_OUTBOX_WITHDRAW, count);
+	next = segment_call(batch, STATEMENT_OUTBOX_FREE_NEXT, count);
+	for (uint32_t i = 0; i < count; i++) {
+		const struct outbox_row *row = refs[i].row;
+
+		set_int(&c[0], i, refs[i].ord);
+		set_str(&c[1], i, row->tenant);
+		set_id(&c[2], i, row->instance);
+		set_str(&c[3], i, row->channel);
+		set_int(&c[4], i, row->version);
+		set_int(&c[5], i, row->ordinal);
+		set_str(&next[0], i, row->tenant);
+		set_id(&next[1], i, row->instance);
+		set_str(&next[2], i, row->channel);
+	}
+}
+
 /*
  * Rows of the commit's own instance stand behind its gate: whoever runs a second time fails the fence, or finds the instance, in
  * an earlier statement. Other rows, the copies of dead letters, may be there already.

@@ -195,6 +195,13 @@ struct outbox_row {
 };
 struct id outbox_row_id(struct id instance, int64_t version, int64_t ordinal);
 
+/* An unsent row of an earlier commit of the instance, which need not be sent any more. */
+struct store_withdrawn {
+	struct str channel;
+	int64_t version;
+	int64_t ordinal;
+};
+
 /*
  * A message whose body the database keeps, because the broker has it no more: a row of inbox_message. Rows of one order key
  * take effect one after the other, by seq: those of a commit in their order there, behind those of commits that were answered
@@ -295,6 +302,8 @@ struct store_commit {
 	const struct store_timer_row *timers_added, *timers_removed; /* removed first */
 	uint32_t timers_added_count, timers_removed_count;
 	struct store_schedule schedule; /* SPAWN, or NO_INSTANCE alone */
+	const struct store_withdrawn *withdrawn; /* RESUME */
+	uint32_t withdrawn_count;
 	struct outbox_row *outbox; /* `claimed` is set on return */
 	uint32_t outbox_count;
 	const struct dead_letter_row *dead_letters;

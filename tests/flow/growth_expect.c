@@ -51,6 +51,7 @@ static const struct growth_expectation expectations[STATEMENT_COUNT] = {
 	[STATEMENT_INSTANCE_INSERT] = {.index = {"instance_pkey"},
 				       .args = {"n", T, NEW, "'d'", "'p'", "1", "1", "now()", "false", "null", "null",
 						"'\\x00'"}},
+	[STATEMENT_OUTBOX_WITHDRAW] = {.index = {"outbox_entry_pkey"}, .args = {"n", ROW}},
 	[STATEMENT_OUTBOX_INSERT] = {.index = {"outbox_entry_pkey"},
 				     .args = {"n", NEW_ROW, NEW, "'d'", "'c'", "'d'", "null", "null", "null", "null", "null",
 					      "false", "0", "'live'"}},

@@ -170,6 +170,58 @@ START_TEST(outbox_rows_in_flight_are_not_forgotten)
 }
 END_TEST
 
+/* Step `version` of instance 1 withdraws the row of the first step with this ordinal. */
+static void withdraws(int64_t version, int64_t ordinal)
+{
+	const struct store_withdrawn withdrawn = {STR("out"), 1, ordinal};
+	struct store_commit commit;
+
+	ck_assert_int_eq(suite_claim("a", 1, "lane-1"), STORE_OK);
+	rig_resume(&suite_rig, &commit, "a", test_id(1), "lane-1", version - 1);
+	commit.withdrawn = &withdrawn;
+	commit.withdrawn_count = 1;
+	ck_assert_int_eq(rig_run(&suite_rig, &commit.base), STORE_OK);
+}
+
+/* Whoever has them; what stands behind is found. */
+START_TEST(outbox_rows_are_withdrawn)
+{
+	const struct rows *rows;
+
+	given_rows("a", 1, 3);
+	given_rows("a", 2, 1);
+	rig_query(&suite_rig, ",a,", true, STATEMENT_OUTBOX_RELEASE, "a", test_id(1), "out", INT64_C(1), INT64_C(1), "boot-1");
+	rig_query(&suite_rig, ",a,", true, STATEMENT_OUTBOX_RELEASE, "a", test_id(1), "out", INT64_C(1), INT64_C(2), "boot-1");
+	withdraws(2, 0);
+	ck_assert_uint_eq(load("a", 1, 0, "boot-1")->row_count, 0);
+	rows = scan("boot-2", LIMIT);
+	ck_assert_uint_eq(rows->row_count, 1);
+	ck_assert_int_eq(rows_at(rows, 0, 4)->i, 1);
+	row_fail(1, 1, 60000, true, false, "boot-2");
+	withdraws(3, 1);
+	/* Of another instance, or gone already: nothing. */
+	withdraws(4, 1);
+	rows = rig_query(&suite_rig, ",a,", false, STATEMENT_OUTBOX_LIST, test_id(0), "", INT64_C(0), INT64_C(0), LIMIT);
+	ck_assert_uint_eq(rows->row_count, 2);
+	ck_assert_uint_eq(load("a", 2, 0, "boot-1")->row_count, 1);
+}
+END_TEST
+
+/* The fence has failed: nothing is withdrawn. */
+START_TEST(outbox_rows_stay_with_a_failed_fence)
+{
+	const struct store_withdrawn withdrawn = {STR("out"), 1, 0};
+	struct store_commit commit;
+
+	given_rows("a", 1, 1);
+	rig_resume(&suite_rig, &commit, "a", test_id(1), "nobody", 1);
+	commit.withdrawn = &withdrawn;
+	commit.withdrawn_count = 1;
+	ck_assert_int_eq(rig_run(&suite_rig, &commit.base), STORE_FENCED);
+	ck_assert_uint_eq(load("a", 1, 0, "boot-1")->row_count, 1);
+}
+END_TEST
+
 /* A poisoned row stops nobody, until it is armed again. */
 START_TEST(outbox_rows_that_are_poisoned_are_not_forgotten)
 {
@@ -751,7 +803,7 @@ END_TEST
 
 void store_suite_rows_add(TCase *outbox, TCase *background)
 {
-	TEST_ADD_ALL(outbox, outbox_rows_come_claimed_and_whole,
+	TEST_ADD_ALL(outbox, outbox_rows_come_claimed_and_whole, outbox_rows_are_withdrawn, outbox_rows_stay_with_a_failed_fence,
 		     outbox_row_behind_another_owner_is_not_claimed,
 		     outbox_rows_in_flight_are_not_forgotten,
 		     outbox_rows_that_are_poisoned_are_not_forgotten,

@@ -102,6 +102,22 @@ bool run_outbox_insert_once(struct tx *tx, struct segment_call *call)
 	return insert(tx, call, true);
 }
 
+bool run_outbox_withdraw(struct tx *tx, struct segment_call *call)
+{
+	const struct column *p = call->params;
+
+	for (uint32_t i = 0; i < p[0].count; i++) {
+		struct field key[4];
+		struct row *row;
+
+		key_take(&p[2], i, key);
+		row = table_find(tx, TABLE_OUTBOX, key, 4);
+		if (row && str_equal(field_text(row->fields[OUTBOX_tenant]), p[1].strs[i]))
+			tx_delete(tx, TABLE_OUTBOX, row);
+	}
+	return true;
+}
+
 /* The oldest due head of the tenant, or NULL. */
 static struct row *due_first(struct tx *tx, struct outbox_due *due)
 {

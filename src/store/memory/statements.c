@@ -884,6 +884,7 @@ static bool (*const runs[STATEMENT_COUNT])(struct tx *tx, struct segment_call *c
 	[STATEMENT_WAIT_INSERT] = run_wait_insert,
 	[STATEMENT_WAIT_INSERT_UNIQUE] = run_wait_insert_unique,
 	[STATEMENT_INSTANCE_INSERT] = run_instance_insert,
+	[STATEMENT_OUTBOX_WITHDRAW] = run_outbox_withdraw,
 	[STATEMENT_OUTBOX_INSERT] = run_outbox_insert,
 	[STATEMENT_OUTBOX_INSERT_ONCE] = run_outbox_insert_once,
 	[STATEMENT_DEAD_LETTER_INSERT] = run_dead_letter_insert,

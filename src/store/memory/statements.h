@@ -32,6 +32,7 @@ void row_take(struct tx *tx, enum table_id table, struct row *row, uint32_t colu
 
 bool run_outbox_insert(struct tx *tx, struct segment_call *call);
 bool run_outbox_insert_once(struct tx *tx, struct segment_call *call);
+bool run_outbox_withdraw(struct tx *tx, struct segment_call *call);
 bool run_outbox_scan(struct tx *tx, struct segment_call *call);
 bool run_outbox_sweep(struct tx *tx, struct segment_call *call);
 bool run_outbox_load(struct tx *tx, struct segment_call *call);

@@ -149,6 +149,15 @@ const char sql_INSTANCE_INSERT[] =
 	"on conflict (id) do nothing returning id) "
 	GATE("exists", "$1, $3", "id");
 
+/* outbox_entry_pkey, one probe a row. Deletes those rows, whoever has them claimed. */
+const char sql_OUTBOX_WITHDRAW[] =
+	"delete from sutra.outbox_entry o "
+	"using unnest($1::int8[], $2::text[], $3::uuid[], $4::text[], $5::int8[], $6::int8[]) "
+	"as u(ord, tenant, instance_id, channel, version, ordinal), "
+	"lateral (select e.ctid from sutra.outbox_entry e where e.instance_id = u.instance_id and e.channel = u.channel "
+	"and e.version = u.version and e.ordinal = u.ordinal and e.tenant = u.tenant for update) d "
+	"where o.ctid = d.ctid";
+
 /*
  * outbox_entry_pkey: two probes a row for what stands before it in its group, from the floor on, and one insert; a third probe for one
  * that is not claimed. A row of the same call stands before another only if it is claimed itself, or has before it what keeps the other

@@ -870,6 +870,93 @@ START_TEST(stop_during_a_scan_leaves_no_stamp)
 }
 END_TEST
 
+/* As the commit does that withdraws it. */
+static void withdraw(struct rig *rig, uint32_t instance, int64_t version, int64_t ordinal)
+{
+	rig_query(&rig->store, ",t,", true, STATEMENT_OUTBOX_WITHDRAW, (int64_t)0, "t", test_id(instance), "out", version, ordinal);
+	outbox_withdraw(rig->outbox, outbox_row_id(test_id(instance), version, ordinal));
+	settle(rig);
+}
+
+START_TEST(withdrawn_row_is_not_sent)
+{
+	struct outbox_settings settings = usual();
+	struct rig *rig = rig_start(&settings);
+
+	step(rig, 1, 1, 3);
+	wait_held(rig, 1);
+	/* One that waits behind the head; and one that nobody knows. */
+	withdraw(rig, 1, 1, 1);
+	withdraw(rig, 7, 1, 0);
+	ck_assert_uint_eq(stats(rig).rows_in_memory, 2);
+	rig->confirm = true;
+	answer_held(rig, PUBLISH_CONFIRMED);
+	wait_rows(rig, 0);
+	ck_assert_uint_eq(rig->published_count, 2);
+	check_published(rig, 1, "1.1.2");
+	rig_free(rig);
+}
+END_TEST
+
+START_TEST(withdrawn_head_in_backoff_lets_its_group_go_on)
+{
+	struct outbox_settings settings = usual();
+	struct rig *rig;
+
+	settings.base_delay_ms = settings.max_delay_ms = 60000;
+	rig = rig_start(&settings);
+	rig->confirm = true;
+	rig->failures = 1;
+	step(rig, 1, 1, 2);
+	wait_published(rig, 1);
+	withdraw(rig, 1, 1, 0);
+	wait_rows(rig, 0);
+	ck_assert_uint_eq(rig->published_count, 2);
+	check_published(rig, 1, "1.1.1");
+	rig_free(rig);
+}
+END_TEST
+
+/* The broker has it: whatever that answers, it is not tried again. */
+START_TEST(withdrawn_row_on_its_way_is_not_tried_again)
+{
+	struct outbox_settings settings = usual();
+	struct rig *rig = rig_start(&settings);
+
+	step(rig, 1, 1, 1);
+	step(rig, 2, 1, 1);
+	wait_held(rig, 2);
+	withdraw(rig, 1, 1, 0);
+	withdraw(rig, 2, 1, 0);
+	ck_assert_uint_eq(stats(rig).rows_in_memory, 2);
+	answer_held(rig, PUBLISH_REJECTED);
+	settle(rig);
+	ck_assert_uint_eq(stats(rig).rows_in_memory, 0);
+	ck_assert_uint_eq(rig->published_count, 2);
+	ck_assert_uint_eq(look(rig).rows, 0);
+	rig_free(rig);
+}
+END_TEST
+
+/* The answer of the step that made it comes last. */
+START_TEST(withdrawn_row_of_a_commit_without_an_answer)
+{
+	struct outbox_settings settings = usual();
+	struct rig *rig = rig_start(&settings);
+	struct outbox_parcel *late = parcel_new(1, 1, 2);
+
+	rig->confirm = true;
+	announce(rig, late);
+	commit(rig, late);
+	withdraw(rig, 1, 1, 0);
+	outbox_submit(rig->outbox, late);
+	wait_rows(rig, 0);
+	ck_assert_uint_eq(rig->published_count, 1);
+	check_published(rig, 0, "1.1.1");
+	rig_free(rig);
+}
+END_TEST
+
 static Suite *outbox_suite(void)
 {
 	Suite *suite = suite_create("outbox");
@@ -886,7 +973,9 @@ static Suite *outbox_suite(void)
 		     purge_past_half_of_the_timeout, rows_past_the_window_are_given_back_and_scanned,
 		     row_behind_one_given_back_does_not_overtake, confirmed_rows_are_deleted_when_the_database_is_back,
 		     stop_gives_back_what_is_not_confirmed, stop_leaves_a_deaf_publisher_its_publications,
-		     stop_during_a_scan_leaves_no_stamp);
+		     stop_during_a_scan_leaves_no_stamp, withdrawn_row_is_not_sent,
+		     withdrawn_head_in_backoff_lets_its_group_go_on, withdrawn_row_on_its_way_is_not_tried_again,
+		     withdrawn_row_of_a_commit_without_an_answer);
 	suite_add_tcase(suite, tcase);
 	return suite;
 }
