@@ -18,7 +18,8 @@
  *    - A resume whose version has moved on: by this commit, or by another owner after the claim had timed out. If one of its
  *      inbox keys leads to this instance, the event has had its effect there, once, whoever brought it about: committed.
  *      Without inbox keys (timers, operators) it is ours if the version is exactly one further and the stored snapshot and
- *      status are the ones we wrote. Otherwise FENCED: the work is looked up anew.
+ *      status are the ones we wrote, or if rows of it stand in the outbox with our stamp: nobody else writes such. Otherwise
+ *      FENCED: the work is looked up anew.
  *    - A commit without an instance writes only what may be written twice; its own "duplicate" is as good as "committed".
  *    - A kept message that is to be removed and still there, the keeper's: not committed, and the gate failed to a lock. Gone: a
  *      commit without an instance, which ends the message or moves it to the dead letters, is taken for committed. Somebody else
@@ -260,6 +261,15 @@ static bool resume_judge(const struct batch *batch, const struct store_commit *c
 	       str_equal(f[GET_SNAPSHOT].str, commit->snapshot);
 }
 
+static void stamps_build(struct batch *batch);
+static void stamps_finish(struct batch *batch);
+
+/* Fenced off, as it seems; but the instance may have moved on from what this very commit has made of it. */
+static bool stamps_may_tell(const struct batch *batch, const struct store_commit *commit, enum store_outcome verdict)
+{
+	return verdict == STORE_FENCED && commit->outbox_count && batch->store->outbox_owner;
+}
+
 static void judge_take(struct batch *batch)
 {
 	struct store_commit *commit = commit_of(batch->elements[0]);
@@ -278,6 +288,12 @@ static void judge_take(struct batch *batch)
 		verdict = STORE_OK;
 	if (committed || (verdict == STORE_OK && batch->verdict_gate == GATE_EXISTS)) {
 		doubt_committed(batch);
+		return;
+	}
+	if (stamps_may_tell(batch, commit, verdict)) {
+		batch->verdict = verdict;
+		phase(batch, stamps_build, stamps_finish);
+		batch_ready(batch);
 		return;
 	}
 	/* It has not, and its backend is gone: from here on it is an element like any other. */
@@ -309,7 +325,7 @@ void doubt_judge(struct batch *batch, enum store_outcome verdict, enum gate gate
 
 /* --- 4 the outbox rows of what has committed --- */
 
-static void renew_build(struct batch *batch)
+static void stamps_build(struct batch *batch)
 {
 	struct column *c;
 
@@ -327,6 +343,27 @@ static void renew_build(struct batch *batch)
 		set_int(&c[4], i, row->ordinal);
 	}
 	set_str(&c[5], 0, str_of(batch->store->outbox_owner));
+}
+
+static bool stamps_found(struct batch *batch)
+{
+	const struct store_commit *commit = commit_of(batch->elements[0]);
+	bool found = false;
+
+	segment_outbox_claimed(batch, &batch->own.calls[0].rows);
+	for (uint32_t i = 0; i < commit->outbox_count; i++)
+		found |= commit->outbox[i].claimed;
+	return found;
+}
+
+static void stamps_finish(struct batch *batch)
+{
+	if (batch->segment->outcome != SEGMENT_COMMITTED && !batch->store->stopping)
+		batch_ready_later(batch, PAUSE_US);
+	else if (batch->segment->outcome == SEGMENT_COMMITTED && stamps_found(batch))
+		store_answer_all(batch, STORE_OK, NULL);
+	else
+		store_answer_all(batch, batch->verdict, batch->verdict_text);
 }
 
 static void renew_finish(struct batch *batch)
@@ -357,7 +394,7 @@ void doubt_committed(struct batch *batch)
 		store_answer_all(batch, STORE_OK, NULL);
 		return;
 	}
-	phase(batch, renew_build, renew_finish);
+	phase(batch, stamps_build, renew_finish);
 	batch_ready(batch);
 }
 

@@ -734,6 +734,45 @@ START_TEST(unknown_resume_that_lost_to_another)
 }
 END_TEST
 
+/*
+ * A step without inbox keys, as of a timer, that sends something; before its doubt is resolved another replica makes the next step, or
+ * this step in its place. Were the first taken for undone, its row would stand in the outbox with our stamp and nobody to send it, and
+ * later rows of the instance would go first.
+ */
+START_TEST(unknown_resume_that_others_went_on_from)
+{
+	struct store_settings settings = store_rig_settings();
+	bool written = _i;
+	struct store_commit rival;
+	struct store_claim claim;
+	struct store_rig other;
+
+	given_claimed(1);
+	rig_resume(&rig, &commits[0], "a", test_id(1), "lane-1", 1);
+	commit_send(&rig, &commits[0], "out", "body");
+	fake_script(fake, (struct fake_step){.when = STATEMENT_FENCE_UPDATE,
+					     .fate = written ? FAKE_DOUBT_WRITTEN : FAKE_DOUBT_LOST,
+					     .backend_pid = 9});
+	fake_script(fake, (struct fake_step){.when = STATEMENT_BACKEND_TERMINATE, .fate = FAKE_HOLD, .times = 1});
+	rig_send(&rig, &commits[0].base);
+	until_in_doubt();
+	settings.outbox_owner = "boot-2";
+	store_rig_init(&other, memory_executor_new(database, 1), &settings);
+	rig_claim(&other, &claim, "a", test_id(1), "lane-1");
+	ck_assert_int_eq(rig_run(&other, &claim.base), STORE_OK);
+	rig_resume(&other, &rival, "a", test_id(1), "lane-1", written ? 2 : 1);
+	rival.snapshot = STR("a rival's");
+	commit_send(&other, &rival, "out", "a rival's");
+	ck_assert_int_eq(rig_run(&other, &rival.base), STORE_OK);
+	store_rig_done(&other);
+	fake_release(fake);
+	rig_wait(&rig);
+	ck_assert_int_eq(commits[0].base.outcome, written ? STORE_OK : STORE_FENCED);
+	ck_assert_int_eq(commits[0].outbox[0].claimed, written);
+	ck_assert_int_eq(version_of(1), written ? 3 : 2);
+}
+END_TEST
+
 START_TEST(unknown_duplicate_is_a_duplicate)
 {
 	rig_spawn(&rig, &commits[0], "a", test_id(1));
@@ -941,6 +980,7 @@ static Suite *trouble_suite(void)
 	tcase_add_loop_test(doubt, unknown_spawn_with_plain_rows_only, 0, 8);
 	tcase_add_loop_test(doubt, unknown_resume_with_an_event, 0, 8);
 	tcase_add_loop_test(doubt, unknown_resume_without_an_event, 0, 8);
+	tcase_add_loop_test(doubt, unknown_resume_that_others_went_on_from, 0, 2);
 	tcase_add_loop_test(doubt, unknown_letter, 0, 8);
 	tcase_add_loop_test(doubt, unknown_keep, 0, 8);
 	tcase_add_loop_test(doubt, unknown_spawn_of_a_kept_message, 0, 8);
