@@ -435,11 +435,16 @@ static void next_answered(struct role_query *query)
 
 /* --- a round lasts as long as this replica leads --- */
 
+/*
+ * The tick goes on until the last answer is here, for the lease may be good again before that (a replica that was paused renews it
+ * while what it had asked for is still on its way), and then the round just goes on. What is let go of here is found again from the
+ * beginning.
+ */
 static void timers_drain(struct timers *timers)
 {
 	bool schedules = schedules_drain(&timers->schedules);
 
-	loop_timer_stop(&timers->tick);
+	timers->rescan_us = 0;
 	list_for_each(&timers->fires, pos, tmp) {
 		struct fire *fire = list_entry(pos, struct fire, link);
 
@@ -448,6 +453,7 @@ static void timers_drain(struct timers *timers)
 	}
 	if (timers->out || !schedules || timers->page.busy || timers->next.busy || timers->drop.busy)
 		return;
+	loop_timer_stop(&timers->tick);
 	timers->leading = false;
 	lease_round_done(timers->lease);
 }
