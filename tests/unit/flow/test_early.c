@@ -114,13 +114,30 @@ static bool wait_kind(struct flow_fixture *f, const char *kind, uint32_t want, i
 	return test_wait(kind_reached, &count, timeout_ms);
 }
 
+struct asleep {
+	struct intake *intake;
+	size_t count;
+};
+
+static void asleep_read(void *arg)
+{
+	struct asleep *asleep = arg;
+
+	asleep->count = asleep->intake->asleep_count;
+}
+
+/* The count is the intake's loop's. */
 static bool is_asleep(void *arg)
 {
 	struct kind_count *count = arg;
 
-	for (uint32_t i = 0; i < count->f->channel_count; i++)
-		if (__atomic_load_n(&count->f->channels[i].intake->asleep_count, __ATOMIC_ACQUIRE) == count->want)
+	for (uint32_t i = 0; i < count->f->channel_count; i++) {
+		struct asleep asleep = {count->f->channels[i].intake, 0};
+
+		loop_call(asleep.intake->loop, asleep_read, &asleep);
+		if (asleep.count == count->want)
 			return true;
+	}
 	return false;
 }
 
