@@ -173,6 +173,8 @@ static void commit_outbox(struct checker *checker, const struct segment_call *ca
 
 		if (send)
 			continue; /* a commit without an instance may come twice */
+		if (str_equal(p[3].strs[i], STR("reminders")))
+			checker_timer_fired(checker, p[2].ids[i], p[14].strs[i]);
 		send = mem_zalloc(sizeof(*send));
 		send->instance = p[2].ids[i];
 		snprintf(send->channel, sizeof(send->channel), "%.*s", STR_ARG(p[3].strs[i]));
@@ -207,7 +209,7 @@ static void commit_kept(struct checker *checker, const struct segment_call *call
 static uint64_t payments_open(const struct checker *checker, struct id instance)
 {
 	const struct load *load = checker->load;
-	uint64_t count = 1;
+	uint64_t count = 3; /* two timers, too */
 
 	for (int i = 0; i < load->event_count; i++) {
 		const struct load_event *event = &load->events[i];
@@ -219,7 +221,7 @@ static uint64_t payments_open(const struct checker *checker, struct id instance)
 	return count;
 }
 
-/* For each delivery that may be held the steps of a backoff, anew after each commit that may have woken it. */
+/* For each delivery or timer that may be held the steps of a backoff, anew after each commit that may have woken it. */
 static void refused(struct checker *checker, const struct process *process, struct id instance)
 {
 	const struct seen_instance *seen = map_get(&checker->instances, id_str(&instance));
@@ -316,6 +318,7 @@ void checker_commit(struct checker *checker, const struct process *process,
 {
 	checker->commits++;
 	checker_early(checker);
+	checker_timers_late(checker);
 	for (uint32_t i = 0; i < segment->call_count; i++) {
 		const struct segment_call *call = &segment->calls[i];
 
@@ -337,6 +340,9 @@ void checker_commit(struct checker *checker, const struct process *process,
 			break;
 		case STATEMENT_INSTANCE_INSERT:
 			commit_spawn(checker, call);
+			break;
+		case STATEMENT_TIMER_INSERT:
+			checker_timers_set(checker, call);
 			break;
 		case STATEMENT_OUTBOX_INSERT:
 		case STATEMENT_OUTBOX_INSERT_ONCE:
@@ -433,6 +439,21 @@ uint64_t checker_kept(const struct checker *checker)
 	return checker->kept;
 }
 
+uint64_t checker_reminders(const struct checker *checker)
+{
+	return checker->reminders;
+}
+
+uint64_t checker_timers(const struct checker *checker)
+{
+	return checker->timer_count;
+}
+
+uint64_t checker_early_met(const struct checker *checker)
+{
+	return checker->early_met;
+}
+
 uint64_t checker_most_refused(const struct checker *checker)
 {
 	return checker->most_refused;
@@ -482,6 +503,7 @@ void checker_free(struct checker **checker)
 	values_free(&c->instances);
 	values_free(&c->sends);
 	values_free(&c->refusals);
+	free(c->timers);
 	free(c);
 	*checker = NULL;
 }

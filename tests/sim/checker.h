@@ -10,7 +10,8 @@
  * channel take effect in the order of their tags; G6 nothing is sent before its commit, first copies come in commit order per instance and
  * channel, no row goes before it was sent. At the end: every order has ended as it must, once (G5), with its messages
  * under one key each; dead letters are exactly those of what cannot succeed, whole and once each (G9); records of one key
- * took effect in their order (G8); nothing is held by anybody.
+ * took effect in their order (G8); nothing is held by anybody. Of timers: none fires before its time or twice, and none that is
+ * due stays.
  *
  * Life cycle: checker_new before the database and the cluster, checker_free after them. Threads: one.
  */
@@ -45,6 +46,11 @@ void checker_acked(void *user, const struct rabbit_message *message);
 uint64_t checker_most_refused(const struct checker *checker);
 /* Messages that the database had to keep. */
 uint64_t checker_kept(const struct checker *checker);
+/* Of these such as were there together with a free instance that waited for them: raced by its commit. */
+uint64_t checker_early_met(const struct checker *checker);
+/* Timers that were set; those of them beside a wait that have fired. */
+uint64_t checker_timers(const struct checker *checker);
+uint64_t checker_reminders(const struct checker *checker);
 
 /* Whether there is nothing left to do. */
 bool checker_is_settled(const struct checker *checker);

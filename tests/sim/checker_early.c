@@ -56,6 +56,7 @@ static void seen(struct checker *checker, struct id message, int64_t now_us)
 	if (!pair) {
 		pair = &checker->pairs[checker->pair_count++];
 		*pair = (struct seen_pair){message, now_us, now_us};
+		checker->early_met++;
 	}
 	if (now_us - pair->seen_us > GAP_US)
 		pair->since_us = now_us;

@@ -43,7 +43,7 @@ bool checker_is_settled(const struct checker *checker)
 	for (size_t i = 0; i < ARRAY_LEN(queues); i++)
 		if (!sim_rabbit_is_drained(checker->load->rabbit, queues[i]))
 			return false;
-	return !table_first(&tx, TABLE_OUTBOX) && !table_first(&tx, TABLE_KEPT);
+	return !table_first(&tx, TABLE_OUTBOX) && !table_first(&tx, TABLE_KEPT) && !table_first(&tx, TABLE_TIMER);
 }
 
 static void fail_undrained(struct checker *checker, const char *queue)
@@ -86,9 +86,9 @@ void checker_fail_unsettled(struct checker *checker)
 	for (size_t i = 0; i < ARRAY_LEN(queues); i++)
 		fail_undrained(checker, queues[i]);
 	sim_fail(checker->sim,
-		 "G11: not settled: %u outbox rows and %u kept messages stay, %d of %d records "
+		 "G11: not settled: %u outbox rows, %u kept messages and %u timers stay, %d of %d records "
 		 "produced",
-		 table_count(checker, TABLE_OUTBOX), table_count(checker, TABLE_KEPT),
+		 table_count(checker, TABLE_OUTBOX), table_count(checker, TABLE_KEPT), table_count(checker, TABLE_TIMER),
 		 checker->load->produced, checker->load->record_count);
 }
 
@@ -243,7 +243,8 @@ static void check_instances(struct checker *checker)
 				 STR_ARG(row->fields[INSTANCE_claim_owner].str));
 	}
 	for (int i = 0; i < checker->load->order_count; i++)
-		steps += 1 + checker->load->orders[i].parts;
+		steps += 2 + checker->load->orders[i].parts; /* its start, its parts, its pause */
+	steps += (int64_t)checker->reminders;
 	if (count != (uint32_t)checker->load->order_count)
 		sim_fail(checker->sim, "G5: %u instances of %d orders", count,
 			 checker->load->order_count);

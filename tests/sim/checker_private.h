@@ -30,6 +30,13 @@ struct seen_send {
 	uint32_t copies; /* on its topic */
 };
 
+/* A timer that a commit has set. */
+struct seen_timer {
+	struct id instance;
+	int64_t due_us;
+	uint32_t fires;
+};
+
 /* An early message that somebody waits for. */
 struct seen_pair {
 	struct id message;
@@ -47,6 +54,10 @@ struct checker {
 	struct map refusals;   /* id and replica → seen_refusals */
 	bool claim_is_gone;    /* of what is about to run: somebody commits without his claim */
 	uint64_t commits, most_refused, kept;
+	struct seen_timer *timers;
+	uint32_t timer_count;
+	uint64_t reminders, early_met;
+	int64_t late_since_us, late_seen_us; /* since when a timer that is long due stays, and when that was seen last */
 	struct seen_pair pairs[SEEN_PAIRS_MAX];
 	uint32_t pair_count;
 };
@@ -65,6 +76,10 @@ void checker_sent(struct checker *checker, const char *where, struct str key);
 /* checker_rabbit.c: it has taken effect. */
 void checker_delivery_order(struct checker *checker, const struct load_event *event,
 			    const struct process *process);
+/* checker_timers.c: timers that are set, those that fire, and those that do not. */
+void checker_timers_set(struct checker *checker, const struct segment_call *call);
+void checker_timer_fired(struct checker *checker, struct id instance, struct str body);
+void checker_timers_late(struct checker *checker);
 /* checker_early.c: looks for early messages that somebody waits for, and nobody brings to him. */
 void checker_early(struct checker *checker);
 /* NULL: a record of nobody's. */

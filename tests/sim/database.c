@@ -14,6 +14,7 @@
 #include "tests/sim/server.h"
 
 #define FLUSH_US     (600 * US_PER_MS)
+#define TIMER_EAGER_US (2 * US_PER_S)
 #define WALL_BASE_US (INT64_C(1767225600) * US_PER_S)
 
 static int64_t server_wall_us(const struct sim_database *database)
@@ -324,12 +325,36 @@ static void server_blind(struct sim_database *database, struct segment *segment)
 		waits->rows.row_count = 0;
 }
 
+/* The planted bugs of timers: statements that do nothing. */
+static void server_deaf(const struct sim_database *database, struct segment *segment)
+{
+	for (uint32_t i = 0; i < segment->call_count; i++) {
+		enum statement_id *statement = &segment->calls[i].statement;
+
+		if ((database->settings.timer_lost && *statement == STATEMENT_TIMER_INSERT) ||
+		    (database->settings.timer_stays &&
+		     (*statement == STATEMENT_TIMER_DELETE || *statement == STATEMENT_TIMER_DROP)))
+			*statement = STATEMENT_PING;
+	}
+}
+
+int64_t sim_database_latest_us(const struct sim_database *database)
+{
+	return database->latest_us;
+}
+
 static void server_run(struct sim_database *database, const struct process *process,
 		       struct segment *segment)
 {
 	int64_t wall_us = server_wall_us(database);
 	const struct column *fence = NULL;
 	uint64_t xid = segment->xid;
+
+	if (wall_us > database->latest_us)
+		database->latest_us = wall_us;
+	if (database->settings.timer_eager && segment_find(segment, STATEMENT_TIMER_DUE))
+		wall_us += TIMER_EAGER_US;
+	server_deaf(database, segment);
 
 	if (server_answers(database, segment))
 		return;

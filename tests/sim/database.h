@@ -40,6 +40,9 @@ struct sim_database_settings {
 	bool probe_inside;  /* he sees only what was there when he committed, as if he had looked inside his transaction */
 	bool look_blind;    /* nor does who keeps it see who parks, though he looks */
 	bool last_blind;    /* nor at the end of its hold */
+	bool timer_eager;   /* timers count as due some seconds before they are */
+	bool timer_lost;    /* a step's timer is not there */
+	bool timer_stays;   /* and does not go */
 	/* Called right before a segment that writes, at the same instant. */
 	void (*running)(void *user, const struct segment *segment);
 	/* Called after each segment that wrote has committed, with its calls as they were sent. */
@@ -63,6 +66,8 @@ void sim_database_cut(struct sim_database *database, const struct process *proce
 /* The process is gone: its backends notice when they next want to answer. */
 void sim_database_forget(struct sim_database *database, const struct process *process);
 void sim_database_shift_wall(struct sim_database *database, int64_t by_us);
+/* The latest time that its clock has shown to anybody. */
+int64_t sim_database_latest_us(const struct sim_database *database);
 bool sim_database_is_up(const struct sim_database *database);
 
 /* Runs a segment of nobody's replica at once. False: the server is down, or it did not commit. */

@@ -56,6 +56,7 @@ struct sim_database {
 	bool up, calm;
 	struct loop_timer start;
 	int64_t wall_offset_us, next_pid;
+	int64_t latest_us; /* that its clock has shown */
 	uint64_t next_xid;
 	uint8_t *xacts; /* enum xact by id */
 	size_t xact_cap;

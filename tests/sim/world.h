@@ -25,7 +25,10 @@
 	X(AMQP_CONFIRM_EARLY, "amqp-outbox-delete-before-confirm") \
 	X(EARLY_NO_LOOK, "early-nobody-looks") \
 	X(EARLY_LOOK_INSIDE, "early-look-inside-the-commit") \
-	X(EARLY_NO_LAST_LOOK, "early-no-last-look")
+	X(EARLY_NO_LAST_LOOK, "early-no-last-look") \
+	X(TIMER_EAGER, "timer-before-its-time") \
+	X(TIMER_LOST, "timer-not-set") \
+	X(TIMER_STAYS, "timer-not-removed")
 
 enum world_bug {
 	BUG_NONE,
@@ -64,6 +67,9 @@ struct world_options {
 	X(produce_failures) \
 	X(claims_by_hand) \
 	X(kept) \
+	X(early_met) \
+	X(timers) \
+	X(reminders) \
 	X(deliveries) \
 	X(deliveries_again) \
 	X(acks) \
