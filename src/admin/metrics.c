@@ -311,6 +311,19 @@ static void store_metrics(struct admin *admin, struct buf *out)
 	       "Elements that met a lock and were run on their own.", stats.quarantined);
 }
 
+static void timer_metrics(struct buf *out, const struct roles_stats *stats)
+{
+	static const char *const name = "sutra_timer_fires_total";
+
+	family(out, name, "counter", "Timers that this replica, leading them, has let fire, by what became of that.");
+	sample(out, name, "outcome", "committed", stats->timers.committed);
+	sample(out, name, "outcome", "refused", stats->timers.refused);
+	sample(out, name, "outcome", "stale", stats->timers.stale);
+	sample(out, name, "outcome", "rejected", stats->timers.rejected);
+	sample(out, name, "outcome", "unavailable", stats->timers.unavailable);
+	histogram(out, "sutra_timer_lateness_seconds", "From when a timer was due to the commit of its step.", stats->timers.lateness);
+}
+
 static void role_metrics(struct admin *admin, struct buf *out)
 {
 	struct roles_stats stats;
@@ -329,6 +342,7 @@ static void role_metrics(struct admin *admin, struct buf *out)
 	       "Event ids that this replica has removed by age.", stats.inbox_purged);
 	single(out, "sutra_dead_letters_purged_total", "counter",
 	       "Dead letters that this replica has removed by age.", stats.dead_letters_purged);
+	timer_metrics(out, &stats);
 }
 
 void admin_metrics(struct admin_request *request)

@@ -143,6 +143,7 @@ static void check_exposition(struct str text)
 
 START_TEST(metrics)
 {
+	struct roles_stats stats;
 	struct reply reply;
 
 	world_load();
@@ -165,6 +166,8 @@ START_TEST(metrics)
 	world.lanes->lanes[3].stats.bounces[BOUNCE_RELAY] = 9;
 	histogram_add(&world.lanes->step_time, 100);
 	histogram_add(&world.lanes->step_time, INT64_C(1) << 40);
+	roles_stats_read(world.roles, &stats);
+	histogram_add((struct histogram *)(uintptr_t)stats.timers.lateness, 1500);
 	world.key = NULL;
 	reply = world_request("GET", "/metrics");
 	ck_assert_int_eq(reply.status, 200);
@@ -196,6 +199,10 @@ START_TEST(metrics)
 	ck_assert(has_line(&reply, "sutra_step_seconds_count 2"));
 	ck_assert(has_line(&reply, "sutra_outbox_rows{state=\"waiting\"} 0"));
 	ck_assert(has_line(&reply, "sutra_lease_held{role=\"instance-sweeper\"} 0"));
+	ck_assert(has_line(&reply, "sutra_timer_fires_total{outcome=\"refused\"} 0"));
+	ck_assert(has_line(&reply, "sutra_timer_lateness_seconds_bucket{le=\"0.001024\"} 0"));
+	ck_assert(has_line(&reply, "sutra_timer_lateness_seconds_bucket{le=\"0.002048\"} 1"));
+	ck_assert(has_line(&reply, "sutra_timer_lateness_seconds_count 1"));
 	ck_assert(has_line(&reply, "sutra_store_up 1"));
 	ck_assert_ptr_nonnull(
 		strstr(reply.body.ptr, "sutra_batch_elements_bucket{kind=\"commit\",le=\"+Inf\"}"));
