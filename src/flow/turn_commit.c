@@ -180,6 +180,9 @@ static void turn_committed(struct task *done)
 	case STORE_REJECTED:
 		turn_commit_rejected(turn);
 		break;
+	case STORE_CHANNEL_FULL:
+	case STORE_TENANT_FULL:
+	case STORE_POOL_FULL:
 	case STORE_REFUSED:
 	case STORE_UNAVAILABLE:
 		turn_commit_undone(turn, ANSWER_UNAVAILABLE, CODE_DISPATCH_UNAVAILABLE, commit->base.error.text);

@@ -3,7 +3,8 @@
  * Forming batches. A batch takes what waits of one kind, up to datasource.batch-max elements and batch-max-bytes, in turn
  * over the tenants.
  *
- * No two elements of a batch share a gate key: instance, start timer, kept message, inbox key, unique alias, unique wait. In one statement the second
+ * No two elements of a batch share a gate key: instance, session that ends, start timer, kept message,
+ * inbox key, unique alias, unique wait. In one statement the second
  * of two equal keys would be skipped and answered "duplicate" although the first may still be taken out of the batch: a
  * lost message (G5, G9). The later one waits for the next batch, and so does everything behind it that shares a key with
  * it, which keeps the order of arrival for each key.
@@ -100,7 +101,7 @@ static bool request_keys(struct key_set *set, const struct store_request *reques
 	if (request->kind == STORE_RELEASE)
 		return visit(set,
 			     container_of(request, const struct store_release, base)->instance);
-	if (request->kind != STORE_COMMIT)
+	if (!kind_commits(request->kind))
 		return false;
 	commit = container_of(request, const struct store_commit, base);
 	if (commit->commit != COMMIT_NO_INSTANCE && visit(set, commit->instance))
@@ -111,6 +112,9 @@ static bool request_keys(struct key_set *set, const struct store_request *reques
 		return true;
 	if (!id_is_none(commit->dead_letter_removed) && visit(set, commit->dead_letter_removed))
 		return true;
+	for (uint32_t i = 0; i < commit->session_end_count; i++)
+		if (commit->commit == COMMIT_NO_INSTANCE && visit(set, commit->session_ends[i].instance))
+			return true;
 	for (uint32_t i = 0; i < commit->inbox_key_count; i++)
 		if (visit(set, commit->inbox_keys[i]))
 			return true;
@@ -295,7 +299,7 @@ struct batch *batch_form(struct store *store, enum store_kind kind)
 	bool releases = kind == STORE_CLAIM && store->queues[STORE_RELEASE].count > 0;
 	struct batch *batch;
 
-	if (!store->queues[kind].count && !releases)
+	if ((!store->queues[kind].count && !releases) || (kind == STORE_TAKE && takes_are_under_way(store)))
 		return NULL;
 	batch = batch_new(store, kind);
 	form_from(batch, &store->queues[kind]);
@@ -312,7 +316,7 @@ static void path_finished(struct batch *batch)
 {
 	switch (batch->segment->outcome) {
 	case SEGMENT_COMMITTED:
-		if (batch->kind == STORE_COMMIT && fault(FAULT_commit_after)) {
+		if (kind_commits(batch->kind) && fault(FAULT_commit_after)) {
 			doubt_unknown(batch);
 			return;
 		}
@@ -331,7 +335,7 @@ static void path_finished(struct batch *batch)
 		return;
 	case SEGMENT_IN_DOUBT:
 		/* Claims, releases: both may be run twice. */
-		if (batch->kind == STORE_COMMIT) {
+		if (kind_commits(batch->kind)) {
 			doubt_begin(batch);
 			return;
 		}

@@ -145,6 +145,44 @@ static bool timers_check(const struct store_commit *commit, struct error *err)
 	return true;
 }
 
+/* The tables' call keys are at most STORE_TEXT_MAX bytes; see store_call_key. */
+static bool sessions_check(const struct store_commit *commit, struct error *err)
+{
+	if (commit->commit == COMMIT_NO_INSTANCE && commit->session_count) {
+		error_set(err, RESULT_REJECT, CODE_RUNTIME_STORE_REJECTED, "the commit has a session and no instance");
+		return false;
+	}
+	for (uint32_t i = 0; i < commit->session_count; i++)
+		if (!text_check(commit->sessions[i].call_key, STORE_TEXT_MAX, "call key", err) ||
+		    !text_check(commit->sessions[i].channel, STORE_TEXT_MAX, "channel", err))
+			return false;
+	for (uint32_t i = 0; i < commit->session_end_count; i++)
+		if (!text_check(commit->session_ends[i].call_key, STORE_TEXT_MAX, "call key", err))
+			return false;
+	for (uint32_t i = 0; i < commit->outbox_count; i++)
+		if (!text_check(commit->outbox[i].call_key, STORE_TEXT_MAX, "call key", err) ||
+		    !text_check(commit->outbox[i].pool, STORE_TEXT_MAX, "pool", err))
+			return false;
+	return true;
+}
+
+static bool takes_check(const struct store_commit *commit, struct error *err)
+{
+	bool capped = commit->cap.channel_limit > 0 || commit->cap.tenant_limit > 0, has_channel = false;
+
+	for (uint32_t i = 0; i < commit->session_count; i++)
+		has_channel |= !commit->sessions[i].call_key.len && commit->sessions[i].channel.len;
+	if (((capped || commit->slot_count) && commit->commit != COMMIT_SPAWN) || (commit->cap.channel_limit > 0 && !has_channel)) {
+		error_set(err, RESULT_REJECT, CODE_RUNTIME_STORE_REJECTED, "the commit takes what it cannot have");
+		return false;
+	}
+	for (uint32_t i = 0; i < commit->slot_count; i++)
+		if (!text_check(commit->slots[i].call_key, STORE_TEXT_MAX, "call key", err) ||
+		    !text_check(commit->slots[i].pool, STORE_TEXT_MAX, "pool", err))
+			return false;
+	return true;
+}
+
 /* Two tokens of one instance that want the same unique wait: no database is needed to see that one loses. */
 static bool unique_wait_is_twice(const struct store_commit *commit)
 {
@@ -164,7 +202,8 @@ enum store_outcome commit_check(const struct store_commit *commit, struct error 
 	    !text_check(commit->process, STORE_TEXT_MAX, "process", err) ||
 	    !text_check(commit->code, STORE_TEXT_MAX, "code", err) ||
 	    !correlation_check(commit, err) || !outbox_check(commit, err) ||
-	    !kept_check(commit, err) || !timers_check(commit, err))
+	    !kept_check(commit, err) || !timers_check(commit, err) ||
+	    !sessions_check(commit, err) || !takes_check(commit, err))
 		return STORE_REJECTED;
 	return unique_wait_is_twice(commit) ? STORE_WAIT_NOT_UNIQUE : STORE_OK;
 }
@@ -224,6 +263,7 @@ uint64_t commit_size(const struct store_commit *commit)
 
 		size += 256 + row->body.len + row->envelope.len + row->source.len;
 	}
+	size += 128ull * (commit->session_count + commit->session_end_count + commit->slot_count);
 	for (uint32_t i = 0; i < commit->early_count; i++)
 		size += 64ull * (1 + commit->early[i].key_count);
 	return size;

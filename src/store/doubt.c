@@ -284,6 +284,9 @@ static void judge_take(struct batch *batch)
 		committed = kept_is_gone(batch) || schedule_is_advanced(batch, commit);
 	if (!committed && verdict == STORE_KEPT_LOST && kept_is_ours(batch, commit))
 		verdict = STORE_OK;
+	/* What is full now is asked for again, as by one that is new. */
+	if (!committed && gate_is_take(batch->verdict_gate))
+		verdict = STORE_OK;
 	if (!committed && verdict == STORE_SCHEDULE_MOVED && schedule_is_due(batch, commit))
 		verdict = STORE_OK;
 	if (committed || (verdict == STORE_OK && batch->verdict_gate == GATE_EXISTS)) {

@@ -58,6 +58,7 @@ struct segment {
 	uint32_t failed_count;
 	char sqlstate[6];
 	char text[256];
+	uint32_t failed_call; /* of an error, or a gate: which call, from 1; 0 = not known */
 	/* In doubt: what resolves it. xid 0 = never arrived. */
 	uint64_t xid;
 	int64_t backend_pid;

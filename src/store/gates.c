@@ -71,6 +71,12 @@ static enum store_outcome gate_outcome(enum gate gate)
 		return STORE_KEPT_LOST;
 	case GATE_SCHEDULE:
 		return STORE_SCHEDULE_MOVED;
+	case GATE_CHANNEL_CAP:
+		return STORE_CHANNEL_FULL;
+	case GATE_TENANT_CAP:
+		return STORE_TENANT_FULL;
+	case GATE_POOL:
+		return STORE_POOL_FULL;
 	case GATE_FENCE:
 	case GATE_NONE:
 		break;
@@ -223,6 +229,8 @@ void gates_failed(struct batch *batch)
 		failed->build = probe_build;
 		failed->finish = probe_finish;
 		batch_ready(failed);
+	} else if (gate_is_take(gate)) {
+		takes_full(failed, gate);
 	} else {
 		store_answer_all(failed, gate_outcome(gate), NULL);
 	}
@@ -271,6 +279,8 @@ void gates_error(struct batch *batch)
 	enum error_class class = error_class(segment->sqlstate);
 	char text[256];
 
+	if (takes_error(batch))
+		return;
 	if (class == ERROR_CLASS_AWAY) {
 		gates_not_run(batch);
 		return;

@@ -8,7 +8,7 @@
  *	                 │ ▲
  *	     gate failed │ │ the rest, at once                 (gates.c)
  *	                 ├─┴─► failed elements: answered, or probed, then answered or quarantined
- *	     lock, error ├───► halves, down to single elements: quarantined or rejected (gates.c)
+ *	     lock, error ├───► halves, down to single elements: quarantined or rejected (gates.c); of caps and pools: takes.c
  *	        in doubt └───► terminate ► status ► committed: answered; aborted, unknown: RUN again   (doubt.c)
  *
  * Life cycle: batch_new … batch_end, which keeps the memory for the next one. Threads: the store's loop.
@@ -172,6 +172,21 @@ void gates_error(struct batch *batch);
 void gates_not_run(struct batch *batch);
 /* A single element is locked by somebody: alone, with patience. */
 void gates_quarantine(struct batch *batch);
+
+/* --- takes.c --- */
+
+/* Elements of a commit, whether or not they take something. */
+static inline bool kind_commits(enum store_kind kind)
+{
+	return kind == STORE_COMMIT || kind == STORE_TAKE;
+}
+bool gate_is_take(enum gate gate);
+/* The batch, all of whose elements failed the gate: answered with what is committed, or again. */
+void takes_full(struct batch *batch, enum gate gate);
+/* Whether new ones have to wait. */
+bool takes_are_under_way(const struct store *store);
+/* Deals with an error of a statement about caps or pools; false if it was none. */
+bool takes_error(struct batch *batch);
 
 /* --- doubt.c --- */
 

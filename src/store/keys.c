@@ -35,6 +35,16 @@ struct id outbox_row_id(struct id instance, int64_t version, int64_t ordinal)
 	return id_digest_of(STR("outbox"), id_str(&instance), str_make(numbers, sizeof(numbers)));
 }
 
+struct str store_call_key(struct arena *arena, struct str value)
+{
+	char hex[65];
+
+	if (value.len <= STORE_TEXT_MAX)
+		return value;
+	sha256_hex(value, hex);
+	return str_of(arena_printf(arena, "sha256:%s", hex));
+}
+
 const char *kept_kind_name(enum kept_kind kind)
 {
 	static const char *const names[] = {

@@ -41,6 +41,7 @@ struct str request_tenant(const struct store_request *request)
 	case STORE_RESOLVE:
 		return container_of(request, const struct store_resolve, base)->tenant;
 	case STORE_COMMIT:
+	case STORE_TAKE:
 		return container_of(request, const struct store_commit, base)->tenant;
 	case STORE_PROBE:
 		return container_of(request, const struct store_probe, base)->tenant;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the files that make segments of the path share: segment.c has what every segment has, segment_read.c claims, resolves and
- * probes, segment_commit.c the committed step, segment_outbox.c and segment_kept.c the tables of that name. Everything here runs on the
- * store's loop.
+ * probes, segment_commit.c the committed step, segment_outbox.c, segment_kept.c and segment_session.c the tables of that name. Everything here
+ * runs on the store's loop.
  */
 #ifndef SUTRA_STORE_SEGMENT_H
 #define SUTRA_STORE_SEGMENT_H
@@ -64,8 +64,20 @@ void take_commits(struct batch *batch);
 void build_withdrawals(struct batch *batch);
 /* Rows to insert: those behind a gate of their own instance, or those that may be there already. */
 void build_outbox(struct batch *batch, enum statement_id statement, bool gated);
+/* Whether the row is committed waiting for a slot: what is of no instance needs none. */
+bool outbox_row_waits(const struct store_commit *commit, const struct outbox_row *row);
+void build_outbox_pooled(struct batch *batch);
 /* What OUTBOX_INSERT found of the groups. */
 void take_floors(struct batch *batch, const struct rows *rows);
+
+/* --- segment_session.c --- */
+void build_sessions(struct batch *batch);
+void build_slot_ends(struct batch *batch);
+void build_takes(struct batch *batch);
+/* Nothing has gone back. */
+void sessions_forget(struct batch *batch);
+void take_unpooled(struct batch *batch, const struct rows *rows);
+void take_freed(struct batch *batch, const struct rows *rows);
 
 /* --- segment_kept.c --- */
 /* Those of replays, or all others. */

@@ -387,7 +387,7 @@ void build_commits(struct batch *batch)
 	struct key_ref *refs;
 	uint32_t count;
 
-	segment_begin(batch, 24);
+	segment_begin(batch, 38);
 	batch->own.writes = true;
 	batch->own.durable = true;
 	build_fences(batch);
@@ -406,21 +406,26 @@ void build_commits(struct batch *batch)
 	build_wait_inserts(batch, STATEMENT_WAIT_INSERT_UNIQUE, ROWS_UNIQUE);
 	build_instances(batch);
 	build_timer_inserts(batch);
+	build_sessions(batch);
 	build_withdrawals(batch);
 	segment_outbox_sort(batch);
+	build_outbox_pooled(batch);
 	build_outbox(batch, STATEMENT_OUTBOX_INSERT, true);
 	build_outbox(batch, STATEMENT_OUTBOX_INSERT_ONCE, false);
+	build_slot_ends(batch);
 	build_dead_letters(batch, STATEMENT_DEAD_LETTER_INSERT, false);
 	build_dead_letters(batch, STATEMENT_DEAD_LETTER_REPLACE, true);
 	build_dead_letter_deletes(batch);
 	build_kept(batch);
 	build_early(batch);
+	build_takes(batch);
 	if (!batch->own.call_count)
 		segment_call(batch, STATEMENT_PING, 0);
 }
 
 void take_commits(struct batch *batch)
 {
+	sessions_forget(batch);
 	for (uint32_t i = 0; i < batch->own.call_count; i++) {
 		const struct segment_call *call = &batch->own.calls[i];
 
@@ -429,6 +434,10 @@ void take_commits(struct batch *batch)
 		if (call->statement == STATEMENT_OUTBOX_INSERT ||
 		    call->statement == STATEMENT_OUTBOX_INSERT_ONCE)
 			segment_outbox_claimed(batch, &call->rows);
+		if (call->statement == STATEMENT_OUTBOX_UNPOOL)
+			take_unpooled(batch, &call->rows);
+		if (call->statement == STATEMENT_SLOT_DELETE)
+			take_freed(batch, &call->rows);
 	}
 	for (uint32_t i = 0; i < batch->count; i++)
 		store_answer(batch->store, batch->elements[i], STORE_OK);

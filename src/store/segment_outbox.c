@@ -127,37 +127,92 @@ static bool outbox_row_is_gated(const struct batch *batch, const struct outbox_r
 	return commit->commit != COMMIT_NO_INSTANCE && id_equal(ref->row->instance, commit->instance);
 }
 
+bool outbox_row_waits(const struct store_commit *commit, const struct outbox_row *row)
+{
+	return row->pool.len && commit->commit != COMMIT_NO_INSTANCE && id_equal(row->instance, commit->instance);
+}
+
+static bool outbox_ref_waits(const struct outbox_ref *ref, const struct batch *batch)
+{
+	return outbox_row_waits(commit_of(batch->elements[ref->ord]), ref->row);
+}
+
+/* The columns of OUTBOX_INSERT that do not depend on what else is in the table. */
+static void outbox_columns(struct column *c, uint32_t i, const struct outbox_ref *ref)
+{
+	const struct outbox_row *row = ref->row;
+
+	set_int(&c[0], i, ref->ord);
+	set_str(&c[1], i, row->tenant);
+	set_id(&c[2], i, row->instance);
+	set_str(&c[3], i, row->channel);
+	set_int(&c[4], i, row->version);
+	set_int(&c[5], i, row->ordinal);
+	set_id(&c[6], i, row->id);
+	set_str(&c[7], i, row->deployment);
+	set_str(&c[8], i, row->connection);
+	set_str(&c[9], i, row->destination);
+	set_str(&c[10], i, row->correlation);
+	set_str(&c[11], i, row->record_key);
+	set_str(&c[12], i, row->headers);
+	set_str(&c[13], i, row->content_type);
+	set_str(&c[14], i, row->body);
+	set_bool(&c[15], i, row->required);
+}
+
+/* Names of pools are letters, digits and dashes. */
+static struct str waiting_diagnostic(struct batch *batch, struct str pool)
+{
+	return str_of(arena_printf(&batch->arena, "{\"code\":\"%s\",\"text\":\"waits for a slot of capacity pool '%.*s'\"}",
+				   code_text(CODE_OUTBOUND_POOL_WAITING), STR_ARG(pool)));
+}
+
+/* Before the others, which must find them. */
+void build_outbox_pooled(struct batch *batch)
+{
+	uint32_t count = 0, i = 0;
+	struct column *c;
+
+	for (uint32_t at = 0; at < batch->outbox_count; at++)
+		count += outbox_ref_waits(&batch->outbox[at], batch);
+	if (!count)
+		return;
+	c = segment_call(batch, STATEMENT_OUTBOX_INSERT_POOLED, count);
+	for (uint32_t at = 0; at < batch->outbox_count; at++) {
+		const struct outbox_ref *ref = &batch->outbox[at];
+
+		if (!outbox_ref_waits(ref, batch))
+			continue;
+		outbox_columns(c, i, ref);
+		set_str(&c[16], i, ref->row->pool);
+		set_str(&c[17], i, ref->row->call_key);
+		set_str(&c[18], i, waiting_diagnostic(batch, ref->row->pool));
+		i++;
+	}
+}
+
+/* Whether the row belongs into the statement of those that are gated, or of those that are not. */
+static bool outbox_ref_is_chosen(const struct batch *batch, const struct outbox_ref *ref, bool gated)
+{
+	return outbox_row_is_gated(batch, ref) == gated && !outbox_ref_waits(ref, batch);
+}
+
 void build_outbox(struct batch *batch, enum statement_id statement, bool gated)
 {
 	uint32_t count = 0, i = 0;
 	struct column *c;
 
 	for (uint32_t at = 0; at < batch->outbox_count; at++)
-		count += outbox_row_is_gated(batch, &batch->outbox[at]) == gated;
+		count += outbox_ref_is_chosen(batch, &batch->outbox[at], gated);
 	if (!count)
 		return;
 	c = segment_call(batch, statement, count);
 	for (uint32_t at = 0; at < batch->outbox_count; at++) {
 		const struct outbox_row *row = batch->outbox[at].row;
 
-		if (outbox_row_is_gated(batch, &batch->outbox[at]) != gated)
+		if (!outbox_ref_is_chosen(batch, &batch->outbox[at], gated))
 			continue;
-		set_int(&c[0], i, batch->outbox[at].ord);
-		set_str(&c[1], i, row->tenant);
-		set_id(&c[2], i, row->instance);
-		set_str(&c[3], i, row->channel);
-		set_int(&c[4], i, row->version);
-		set_int(&c[5], i, row->ordinal);
-		set_id(&c[6], i, row->id);
-		set_str(&c[7], i, row->deployment);
-		set_str(&c[8], i, row->connection);
-		set_str(&c[9], i, row->destination);
-		set_str(&c[10], i, row->correlation);
-		set_str(&c[11], i, row->record_key);
-		set_str(&c[12], i, row->headers);
-		set_str(&c[13], i, row->content_type);
-		set_str(&c[14], i, row->body);
-		set_bool(&c[15], i, row->required);
+		outbox_columns(c, i, &batch->outbox[at]);
 		set_int(&c[16], i, gated ? floor_get(&batch->store->floors, row) : 0);
 		i++;
 	}

@@ -87,23 +87,33 @@ static void build_kept_probe(struct batch *batch, uint32_t count)
 	}
 }
 
-static void build_failed_probe(struct batch *batch)
+/* The aliases that FAILED_PROBE or SESSION_FIND looks for. */
+static uint32_t alias_probe_keys(struct batch *batch, uint32_t element, enum statement_id statement, const struct id **keys)
+{
+	const struct store_resolve *resolve = resolve_of(batch->elements[element]);
+
+	*keys = statement == STATEMENT_FAILED_PROBE ? resolve->alias_keys : resolve->session_keys;
+	return statement == STATEMENT_FAILED_PROBE ? resolve->alias_key_count : resolve->session_key_count;
+}
+
+static void build_alias_probe(struct batch *batch, enum statement_id statement)
 {
 	uint32_t count = 0, at = 0;
+	const struct id *keys;
 	struct column *c;
 
 	for (uint32_t i = 0; i < batch->count; i++)
-		count += resolve_of(batch->elements[i])->alias_key_count;
+		count += alias_probe_keys(batch, i, statement, &keys);
 	if (!count)
 		return;
-	c = segment_call(batch, STATEMENT_FAILED_PROBE, count);
+	c = segment_call(batch, statement, count);
 	for (uint32_t i = 0; i < batch->count; i++) {
-		struct store_resolve *resolve = resolve_of(batch->elements[i]);
+		uint32_t n = alias_probe_keys(batch, i, statement, &keys);
 
-		for (uint32_t k = 0; k < resolve->alias_key_count; k++, at++) {
+		for (uint32_t k = 0; k < n; k++, at++) {
 			set_int(&c[0], at, i);
-			set_str(&c[1], at, resolve->tenant);
-			set_id(&c[2], at, resolve->alias_keys[k]);
+			set_str(&c[1], at, resolve_of(batch->elements[i])->tenant);
+			set_id(&c[2], at, keys[k]);
 		}
 	}
 }
@@ -113,8 +123,9 @@ void build_resolves(struct batch *batch)
 	uint32_t inbox = 0, waits = 0, kept = 0, at = 0;
 	struct column *c;
 
-	segment_begin(batch, 4);
-	build_failed_probe(batch);
+	segment_begin(batch, 5);
+	build_alias_probe(batch, STATEMENT_FAILED_PROBE);
+	build_alias_probe(batch, STATEMENT_SESSION_FIND);
 	for (uint32_t i = 0; i < batch->count; i++) {
 		inbox += resolve_of(batch->elements[i])->inbox_key_count;
 		waits += resolve_of(batch->elements[i])->wait_key_count;
@@ -218,6 +229,20 @@ static void take_failed_rows(struct batch *batch, const struct rows *rows)
 	}
 }
 
+static void take_session_rows(struct batch *batch, const struct rows *rows)
+{
+	for (uint32_t i = 0; i < rows->row_count; i++) {
+		const struct field *f = rows_at(rows, i, 0);
+		struct store_resolve *resolve;
+
+		assert(f[0].i >= 0 && f[0].i < batch->count);
+		resolve = resolve_of(batch->elements[f[0].i]);
+		if (!resolve->sessions)
+			resolve->sessions = arena_alloc(resolve->base.arena, rows->row_count * sizeof(struct id));
+		resolve->sessions[resolve->session_count++] = f[1].id;
+	}
+}
+
 void take_resolves(struct batch *batch)
 {
 	for (uint32_t i = 0; i < batch->count; i++) {
@@ -228,6 +253,8 @@ void take_resolves(struct batch *batch)
 		resolve->kept_ahead = false;
 		resolve->failed = NULL;
 		resolve->failed_count = 0;
+		resolve->sessions = NULL;
+		resolve->session_count = 0;
 		resolve->waits = NULL;
 		resolve->wait_count = 0;
 	}
@@ -238,6 +265,8 @@ void take_resolves(struct batch *batch)
 			take_inbox_rows(batch, &call->rows);
 		else if (call->statement == STATEMENT_KEPT_PROBE)
 			take_kept_rows(batch, &call->rows);
+		else if (call->statement == STATEMENT_SESSION_FIND)
+			take_session_rows(batch, &call->rows);
 		else if (call->statement == STATEMENT_FAILED_PROBE)
 			take_failed_rows(batch, &call->rows);
 		else

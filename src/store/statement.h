@@ -94,6 +94,9 @@ enum gate {
 	GATE_WAIT,   /* a unique wait is taken */
 	GATE_KEPT,   /* a kept message is gone, or another keeper's */
 	GATE_SCHEDULE, /* a start timer is not due as expected any more, or its row is locked by somebody */
+	GATE_CHANNEL_CAP, /* as many instances of a channel count as may */
+	GATE_TENANT_CAP,  /* likewise of a tenant */
+	GATE_POOL,        /* a capacity pool has no free slot, or is not there */
 };
 
 enum statement_id {

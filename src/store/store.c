@@ -177,8 +177,8 @@ static void count_batch(struct store *store, struct batch *batch)
 	if (batch->counted)
 		return;
 	batch->counted = true;
-	store_count(&store->stats.batches[batch->kind], 1);
-	if (batch->kind != STORE_COMMIT)
+	store_count(&store->stats.batches[kind_commits(batch->kind) ? STORE_COMMIT : batch->kind], 1);
+	if (!kind_commits(batch->kind))
 		return;
 	while (bucket < 9 && batch->count > 1u << bucket)
 		bucket++;
@@ -202,7 +202,7 @@ static bool fault_before(const struct batch *batch)
 {
 	if (batch->build != segment_build)
 		return false;
-	if (batch->kind == STORE_COMMIT)
+	if (kind_commits(batch->kind))
 		return fault(FAULT_commit_before);
 	return batch->kind == STORE_CLAIM && fault(FAULT_claim_before);
 }
@@ -294,7 +294,7 @@ static struct batch *query_form(struct store *store)
 /* The next batch of the path from the queues, kind by kind in turn; NULL if nothing waits. */
 static struct batch *path_form(struct store *store)
 {
-	static const enum store_kind turns[] = {STORE_COMMIT, STORE_CLAIM, STORE_RESOLVE, STORE_PROBE};
+	static const enum store_kind turns[] = {STORE_COMMIT, STORE_TAKE, STORE_CLAIM, STORE_RESOLVE, STORE_PROBE};
 
 	for (uint32_t i = 0; i < ARRAY_LEN(turns); i++) {
 		uint32_t turn = (store->turn + i) % ARRAY_LEN(turns);
@@ -356,7 +356,7 @@ static void intake(struct task *task)
 	struct store_request *request = container_of(task, struct store_request, intake);
 	struct store *store = request->store;
 
-	store_count(&store->stats.elements[request->kind], 1);
+	store_count(&store->stats.elements[kind_commits(request->kind) ? STORE_COMMIT : request->kind], 1);
 	if (store->stopping || !store->step_up) {
 		store_unavailable(store, request,
 				  store->stopping ? "the store has stopped" : store->why);
@@ -397,7 +397,7 @@ void store_release(struct store *store, struct store_release *release)
 void store_resolve(struct store *store, struct store_resolve *resolve)
 {
 	uint64_t size = 32ull * (resolve->inbox_key_count + resolve->wait_key_count + resolve->alias_key_count +
-				 !id_is_none(resolve->order_key));
+				 resolve->session_key_count + !id_is_none(resolve->order_key));
 
 	request_send(store, &resolve->base, STORE_RESOLVE, size,
 		     resolve_check(resolve, &resolve->base.error));
@@ -410,7 +410,11 @@ void store_probe(struct store *store, struct store_probe *probe)
 
 void store_commit(struct store *store, struct store_commit *commit)
 {
-	request_send(store, &commit->base, STORE_COMMIT, commit_size(commit),
+	bool takes = commit->slot_count || commit->cap.channel_limit > 0 || commit->cap.tenant_limit > 0;
+
+	commit->unchecked = commit->skips_caps = commit->skips_slots = false;
+	commit->full_tries = 0;
+	request_send(store, &commit->base, takes ? STORE_TAKE : STORE_COMMIT, commit_size(commit),
 		     commit_check(commit, &commit->base.error));
 }
 

@@ -35,6 +35,10 @@ enum store_outcome {
 	STORE_WAIT_NOT_UNIQUE, /* commit: a unique wait is taken */
 	STORE_KEPT_LOST, /* commit: the kept message is gone, or another keeper's (committed): nothing was written */
 	STORE_SCHEDULE_MOVED, /* commit: the start timer is not due as expected any more (committed): nothing was written */
+	/* Commit of a spawn: its channel, its tenant or a pool has no room (committed): nothing was written, and `full` says more. */
+	STORE_CHANNEL_FULL,
+	STORE_TENANT_FULL,
+	STORE_POOL_FULL,
 	STORE_REJECTED,        /* the database cannot take this element, ever: err */
 	STORE_UNAVAILABLE,     /* nothing was written; the database is away */
 };
@@ -46,6 +50,7 @@ enum store_kind {
 	STORE_COMMIT,
 	STORE_QUERY, /* everything that is not on the path: one segment as given */
 	STORE_PROBE,
+	STORE_TAKE, /* commits that pass a cap or take a slot: set by store_commit */
 	STORE_KIND_COUNT
 };
 
@@ -113,7 +118,12 @@ struct store_resolve {
 	/* Does a FAILED instance carry one of these aliases? */
 	const struct id *alias_keys;
 	uint32_t alias_key_count;
+	/* Which instances whose session is open carry one of these aliases? */
+	const struct id *session_keys;
+	uint32_t session_key_count;
 	/* Out, when OK. */
+	struct id *sessions; /* such instances, each once */
+	uint32_t session_count;
 	struct id *failed; /* such instances, by alias */
 	uint32_t failed_count;
 	bool kept_ahead;
@@ -188,12 +198,21 @@ struct outbox_row {
 	struct str content_type;
 	struct str body; /* absent = a null record */
 	bool required;
+	/*
+	 * Of the commit's own instance: the capacity pool whose slot the row waits for, and the call that the slot is for. Such a row is
+	 * committed unclaimed, unless its session or call has ended or has its slot: then it needs none. Whoever grants the slot
+	 * (POOL_SCAN) makes `pool` absent, so that a row with a pool is one that waits.
+	 */
+	struct str pool;     /* absent = needs no slot */
+	struct str call_key; /* see store_call_key */
 	/* Out of a commit or of the scans. */
 	bool claimed; /* committed claimed by the store's outbox owner */
 	int64_t attempt_count;
 	int64_t created_us;
 };
 struct id outbox_row_id(struct id instance, int64_t version, int64_t ordinal);
+/* A call key as the tables have it: the value, or "sha256:…" of one that is longer than STORE_TEXT_MAX. In the arena, or the value's. */
+struct str store_call_key(struct arena *arena, struct str value);
 
 /* An unsent row of an earlier commit of the instance, which need not be sent any more. */
 struct store_withdrawn {
@@ -271,6 +290,49 @@ struct dead_letter_row {
 };
 
 /*
+ * The session of an instance, or one of its calls: a row of channel_session. The session's own row, with the call key "", is what
+ * everybody locks who changes anything of the session, its calls or its slots. A row stays when it has ended, until the instance is
+ * removed: nothing takes a released slot back.
+ */
+struct store_session_row {
+	struct str call_key; /* "" = the session's own */
+	struct str channel;  /* "": which admitted the instance; else absent */
+	bool inbound;        /* the call that came with the spawn */
+	bool counts;         /* "": against the caps, until the session or the inbound call ends */
+	uint32_t token;      /* of a channel call: the token that waits; 0 = none. A later row of an open key replaces it */
+};
+
+/* A slot that a spawn takes for its inbound call. Those of one commit are of different pools. */
+struct store_slot_row {
+	struct str pool;
+	struct str call_key;
+};
+
+/* How many instances may count at once, this one included; 0 = any number. */
+struct store_cap {
+	int64_t channel_limit;
+	int64_t tenant_limit;
+};
+
+/*
+ * What ends with a commit. Slots of what has ended go back, and rows of the outbox that still wait for one need none any more. What
+ * is unknown, or has ended before, does nothing.
+ */
+enum store_end {
+	STORE_END_NOTHING,
+	STORE_END_CALL_KEY, /* that call; of the inbound one also the count */
+	STORE_END_TOKEN,    /* the outbound call of that token */
+	STORE_END_INBOUND,  /* the inbound call, and the count */
+	STORE_END_ALL,      /* the session with all its calls, and the count */
+};
+struct store_session_end {
+	enum store_end what;
+	struct id instance; /* the commit's own, or in one without an instance any */
+	struct str call_key;
+	uint32_t token;
+};
+
+/*
  * One element of the group commit: everything that one step writes. It commits with all its rows or not at all, and
  * releases the claim in the same transaction.
  */
@@ -319,14 +381,37 @@ struct store_commit {
 	const struct kept_early *early;
 	uint32_t early_count;
 	struct id kept_removed;
+	/* Of instances with a session. A pooled row of the outbox has its call among the rows added here, or before. */
+	const struct store_session_row *sessions;
+	uint32_t session_count;
+	const struct store_session_end *session_ends;
+	uint32_t session_end_count;
+	/* SPAWN. One that ends in the same commit passes, and holds nothing. */
+	const struct store_slot_row *slots;
+	uint32_t slot_count;
+	struct store_cap cap; /* the channel is that of the session's own row */
+	/* Out. */
+	struct str *freed; /* pools to which slots went back, each once; in the arena of the request */
+	uint32_t freed_count;
+	bool unpooled; /* rows of the outbox that waited for a slot need none any more: scans find them */
+	bool unchecked; /* OK, but caps or pools could not be asked: admitted without */
+	struct store_full {
+		int64_t limit;             /* slots of the pool, or the cap */
+		int64_t inbound, outbound; /* held of the pool; of a cap, `inbound` count */
+		struct str pool;
+	} full;
+	/* The store's. */
+	bool skips_caps, skips_slots;
+	uint32_t full_tries;
 };
 /*
  * Without an instance there may be kept messages added or marked as early, or one removed, or one removed and a dead letter, or one removed
- * and others, with the inbox keys of all, that stand for it.
+ * and others, with the inbox keys of all, that stand for it; and sessions may end.
  *
  * Texts that are not UTF-8, or hold a NUL, or are longer than STORE_TEXT_MAX where the database indexes them, are REJECTED;
  * those of dead letters, `detail` and the source of a kept message are made valid instead, for a dead letter must never be lost.
- * OK, DUPLICATE, FENCED, ALIAS_CONFLICT, WAIT_NOT_UNIQUE, KEPT_LOST, SCHEDULE_MOVED, REJECTED, UNAVAILABLE. A commit in doubt is resolved before it
+ * OK, DUPLICATE, FENCED, ALIAS_CONFLICT, WAIT_NOT_UNIQUE, KEPT_LOST, SCHEDULE_MOVED, CHANNEL_FULL, TENANT_FULL, POOL_FULL (in
+ * this order where there are several), REJECTED, UNAVAILABLE. A commit in doubt is resolved before it
  * is answered, however long that takes; store_stop answers what is still in doubt with UNAVAILABLE.
  */
 void store_commit(struct store *store, struct store_commit *commit);
@@ -360,6 +445,7 @@ bool store_is_up(struct store *store, struct buf *why);
 
 /* Counters, read with atomic loads. @thread any */
 struct store_stats {
+	/* Takes are counted with commits. */
 	uint64_t segments, statements, transactions, elements[STORE_KIND_COUNT],
 		batches[STORE_KIND_COUNT];
 	uint64_t gate_failures, doubts, quarantined;

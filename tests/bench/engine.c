@@ -214,7 +214,7 @@ static void print_store(const struct store_stats *stats)
 	       (unsigned long long)stats->transactions, (unsigned long long)stats->statements,
 	       (unsigned long long)stats->segments, (unsigned long long)stats->gate_failures);
 	printf(", \"batches\": {");
-	for (int kind = 0; kind < STORE_KIND_COUNT; kind++) {
+	for (int kind = 0; kind < STORE_TAKE; kind++) {
 		static const char *const names[] = {"claim", "release", "resolve", "commit",
 						    "query", "probe"};
 

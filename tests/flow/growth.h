@@ -15,7 +15,7 @@
 #include "store/statement.h"
 #include "tests/flow/pg_fixture.h"
 
-#define GROWTH_INDEXES 3
+#define GROWTH_INDEXES 6
 #define GROWTH_ARGS    24
 /* For any statement, unless its entry says otherwise. */
 #define GROWTH_ROWS_EACH  6

@@ -12,7 +12,7 @@
 #define RARE "100000"
 
 const char *const growth_tables[] = {"instance", "wait", "alias", "inbox", "outbox_entry", "dead_letter", "inbox_message",
-				     "early", "timer"};
+				     "early", "timer", "channel_session", "capacity_slot"};
 const size_t growth_table_count = ARRAY_LEN(growth_tables);
 
 void growth_functions(PGconn *pg)
@@ -43,6 +43,20 @@ static const char load_first[] =
 	"insert into sutra.outbox_entry (instance_id, channel, version, ordinal, tenant, id, deployment_id, required, behind, created_at, "
 	"next_attempt_at, body) select public.growth_id(m), 'c', 1, 1, public.growth_tenant(m), public.growth_key('q', m), 'd0', true, "
 	"true, now(), now() - interval '1 hour', decode(repeat(md5(m::text), 8), 'hex') from generate_series(1, " RARE ", 2) m; "
+	/* Waiting for slots, a thousand a pool. */
+	"insert into sutra.outbox_entry (instance_id, channel, version, ordinal, tenant, id, deployment_id, required, created_at, "
+	"next_attempt_at, pool, call_key, body) select public.growth_id(m), 'd', 1, 2, public.growth_tenant(m), public.growth_key('p', m), "
+	"'d0', true, now() - m * interval '1 ms', now(), 'p' || m % 100, 'out', decode(repeat(md5(m::text), 8), 'hex') "
+	"from generate_series(1, " RARE ") m; "
+	"insert into sutra.capacity_pool (name, slots, reserve_inbound, reserve_outbound, updated_at) "
+	"select 'p' || n, 2000, 10, 10, now() from generate_series(0, 99) n; "
+	"insert into sutra.channel_session (instance_id, call_key, tenant, channel, inbound, counts, token) select public.growth_id(m), k, "
+	"public.growth_tenant(m), case when k = '' then 'c' || m % 1000 end, k = 'in', k = '', nullif(1, length(k)) "
+	"from generate_series(1, " RARE ") m, unnest(array['', 'in', 'out']) k; "
+	"insert into sutra.capacity_slot (instance_id, pool, call_key, direction, tenant, created_at) select public.growth_id(m), "
+	"'p' || m % 100, 'in', case when m % 300 < 200 then 'INBOUND' else 'OUTBOUND' end, public.growth_tenant(m), now() "
+	"from generate_series(1, " RARE ") m; "
+	"insert into sutra.tenant_rate (tenant, minute_at, used, granted) values ('big', date_trunc('minute', now()), 1, 1); "
 	"insert into sutra.dead_letter (id, tenant, channel, event_id, code, created_at, payload) select public.growth_id(m), "
 	"public.growth_tenant(m), 'c', 'e' || m, 'SUTRA.X', now() - m * interval '1 min', decode(repeat(md5(m::text), 8), 'hex') "
 	"from generate_series(1, " RARE ") m; "

@@ -100,7 +100,8 @@ void pg_fixture_reset(void)
 	PQclear(sessions);
 	pg_exec(pg, "select pg_terminate_backend(pid) from pg_stat_activity where usename = 'sutra'");
 	pg_exec(pg, "truncate sutra.instance, sutra.wait, sutra.alias, sutra.inbox, sutra.outbox_entry, sutra.dead_letter, "
-		    "sutra.inbox_message, sutra.early, sutra.timer, sutra.timer_schedule, sutra.lease, sutra.deployment");
+		    "sutra.inbox_message, sutra.early, sutra.timer, sutra.timer_schedule, sutra.lease, sutra.deployment, "
+		    "sutra.capacity_pool, sutra.capacity_slot, sutra.channel_session, sutra.tenant_rate");
 	PQfinish(pg);
 }
 

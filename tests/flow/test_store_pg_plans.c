@@ -15,7 +15,7 @@
 
 /* Tables that grow with the load. */
 static const char *const large[] = {"instance", "wait", "alias", "inbox", "outbox_entry", "dead_letter", "inbox_message",
-				    "early", "timer"};
+				    "early", "timer", "channel_session", "capacity_slot"};
 
 static bool is_large(const char *plan_line)
 {
@@ -52,6 +52,14 @@ static bool runs_as_scan(enum statement_id id)
 	case STATEMENT_TIMER_DUE:
 	case STATEMENT_TIMER_NEXT:
 	case STATEMENT_TIMER_COUNTS:
+	case STATEMENT_POOL_WAITING:
+	case STATEMENT_POOL_LOCK_ONE:
+	case STATEMENT_POOL_SCAN:
+	case STATEMENT_POOL_MORE:
+	case STATEMENT_POOL_LIST:
+	case STATEMENT_SLOT_SWEEP:
+	case STATEMENT_POOL_SWEEP:
+	case STATEMENT_POOL_CHECK:
 		return true;
 	default:
 		return false;
@@ -222,6 +230,14 @@ static void fill(PGconn *pg)
 	pg_exec(pg,
 		"insert into sutra.timer (instance_id, token, tenant, node, deployment_id, due_at) select gen_random_uuid(), 1, "
 		"'t' || n %% 7, 'n', 'd', now() + (n - 100) * interval '1 s' from generate_series(1, %d) n",
+		FILLED);
+	pg_exec(pg,
+		"insert into sutra.channel_session (instance_id, call_key, tenant, channel, inbound, counts) select gen_random_uuid(), '', "
+		"'t' || n %% 7, 'c', false, n %% 2 = 0 from generate_series(1, %d) n",
+		FILLED);
+	pg_exec(pg,
+		"insert into sutra.capacity_slot (instance_id, pool, call_key, direction, tenant, created_at) select gen_random_uuid(), "
+		"'p' || n %% 7, 'in', 'INBOUND', 't' || n %% 7, now() from generate_series(1, %d) n",
 		FILLED);
 }
 

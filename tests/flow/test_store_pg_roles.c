@@ -58,9 +58,11 @@ static void spawn_of(struct store_rig *rig, const char *tenant, uint32_t n)
 	commit_dead_letter(rig, commit, test_id(1000 + n), STR("detail"));
 	commit_keep(rig, commit, test_id(2000 + n), test_id(3000), "body");
 	commit_timer(rig, commit, 1, 1700000000000000);
+	commit_session(rig, commit, "", "calls", false, true, 0);
 	ck_assert_int_eq(rig_run(rig, &commit->base), STORE_OK);
 	rig_query(rig, arena_printf(&rig->arena, ",%s,", tenant), true, STATEMENT_SCHEDULE_PUT, test_id(4000 + n), tenant, "d", "p", "s",
 		  "R/PT1M", INT64_C(1700000000000000), INT64_C(-1));
+	rig_query(rig, arena_printf(&rig->arena, ",%s,", tenant), true, STATEMENT_POOL_PUT, "lines", INT64_C(9), INT64_C(0), INT64_C(0), NULL);
 }
 
 static void given_two_tenants(void)
@@ -75,7 +77,7 @@ static void given_two_tenants(void)
 }
 
 static const char *const tenant_tables[] = {"instance", "wait", "alias", "inbox", "outbox_entry", "dead_letter",
-					     "inbox_message", "timer", "timer_schedule"};
+					     "inbox_message", "timer", "timer_schedule", "channel_session"};
 
 START_TEST(tenants_see_their_own_rows)
 {
@@ -118,6 +120,7 @@ START_TEST(scans_see_keys_and_stamps_only)
 	ck_assert_int_eq(pg_number(pg, "select count(instance_id) from sutra.outbox_entry"), 6);
 	ck_assert_int_eq(pg_number(pg, "select count(channel) from sutra.inbox_message"), 6);
 	ck_assert_int_eq(pg_number(pg, "select count(due_at) from sutra.timer"), 6);
+	ck_assert_int_eq(pg_number(pg, "select count(call_key) from sutra.channel_session"), 6);
 	pg_exec(pg, "update sutra.instance set claim_owner = null");
 	pg_exec(pg, "commit");
 	ck_assert_int_eq(pg_number(pg, "select count(*) from sutra.instance"), 0);
@@ -130,6 +133,9 @@ START_TEST(scans_see_keys_and_stamps_only)
 		"update sutra.inbox_message set keeper = null",	 "delete from sutra.inbox_message",
 		"select node from sutra.timer",			 "update sutra.timer set due_at = now()",
 		"delete from sutra.timer",			 "select spec from sutra.timer_schedule",
+		"select channel from sutra.channel_session",	 "update sutra.channel_session set counts = false",
+		"delete from sutra.channel_session",		 "select used from sutra.tenant_rate",
+		"update sutra.capacity_pool set slots = 1",	 "update sutra.capacity_slot set pool = 'x'",
 	};
 	for (size_t i = 0; i < ARRAY_LEN(denied); i++) {
 		pg_exec(pg, "begin; set local role sutra_scan");

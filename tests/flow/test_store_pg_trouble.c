@@ -363,6 +363,114 @@ START_TEST(kept_message_with_answers_cut)
 }
 END_TEST
 
+/* --- caps and pools --- */
+
+static void make_take(struct store_commit *commit, uint32_t n, const char *pool)
+{
+	make_spawn(commit, n);
+	commit_session(&rig, commit, "", "calls", false, true, 0);
+	commit_session(&rig, commit, "in", NULL, true, false, 0);
+	commit_slot(&rig, commit, pool, "in");
+	commit->cap.channel_limit = 1000;
+}
+
+static void put_pools(void)
+{
+	rig_query(&rig, ",a,", true, STATEMENT_POOL_PUT, "lines", INT64_C(1000), INT64_C(0), INT64_C(0), NULL);
+	rig_query(&rig, ",a,", true, STATEMENT_POOL_PUT, "other", INT64_C(1000), INT64_C(0), INT64_C(0), NULL);
+}
+
+/* Taken once, however often it was run. */
+START_TEST(take_with_its_answer_cut)
+{
+	struct store_commit commit;
+
+	open_rig(true, _i, 100);
+	put_pools();
+	for (uint32_t n = 1; n <= 16; n++) {
+		cut_proxy_arm(proxy, CUT_ANSWERS, 30 * n);
+		make_take(&commit, n, "lines");
+		ck_assert_int_eq(run(&commit.base), STORE_OK);
+		ck_assert(!commit.unchecked);
+		cut_proxy_arm(proxy, CUT_ANSWERS, -1);
+		ck_assert_int_eq(pg_number(admin, "select count(*) from sutra.capacity_slot"), n);
+	}
+	check_once(16);
+	ck_assert_uint_ge(rig_stats(&rig).doubts, 1);
+}
+END_TEST
+
+/* What the takes need is not there: admitted without, and said so. Others do not notice. */
+START_TEST(pools_that_cannot_be_asked)
+{
+	static const struct {
+		const char *break_it, *mend_it;
+	} ways[] = {
+		{"alter table sutra.capacity_slot rename to gone", "alter table sutra.gone rename to capacity_slot"},
+		{"revoke all on sutra.capacity_slot, sutra.capacity_pool from sutra",
+		 "grant select, insert, update, delete on sutra.capacity_slot, sutra.capacity_pool to sutra"},
+		{"alter table sutra.capacity_slot add constraint none check (false) not valid",
+		 "alter table sutra.capacity_slot drop constraint none"},
+	};
+	struct store_commit commits[8];
+	struct store_request *all[8];
+
+	open_rig(false, true, 100);
+	put_pools();
+	pg_exec(admin, "%s", ways[_i].break_it);
+	for (uint32_t n = 0; n < 8; n++) {
+		if (n % 2)
+			make_take(&commits[n], n, "lines");
+		else
+			make_spawn(&commits[n], n);
+		all[n] = &commits[n].base;
+	}
+	rig_burst(&rig, all, 8);
+	rig_wait(&rig);
+	pg_exec(admin, "%s", ways[_i].mend_it);
+	for (uint32_t n = 0; n < 8; n++) {
+		ck_assert_msg(commits[n].base.outcome == STORE_OK, "%s", commits[n].base.error.text);
+		ck_assert_int_eq(commits[n].unchecked, n % 2);
+	}
+	check_once(8);
+	ck_assert_int_eq(pg_number(admin, "select count(*) from sutra.capacity_slot"), 0);
+	make_take(&commits[0], 9, "lines");
+	ck_assert_int_eq(run(&commits[0].base), STORE_OK);
+	ck_assert(!commits[0].unchecked);
+}
+END_TEST
+
+/* A pool, or a cap, that somebody holds stops neither other pools nor commits that take nothing, and in the end not even its own. */
+START_TEST(locked_pool_stops_nobody_else)
+{
+	struct store_commit commits[3], plain;
+	struct store_request *all[] = {&commits[0].base, &commits[1].base, &commits[2].base, &plain.base};
+	PGconn *holder = pg_admin_open();
+
+	open_rig(false, true, 100);
+	put_pools();
+	pg_exec(holder, "begin; select from sutra.capacity_pool where name = 'lines' for update");
+	for (uint32_t n = 0; n < 3; n++)
+		make_take(&commits[n], n, n == 1 ? "lines" : "other");
+	make_spawn(&plain, 3);
+	rig_burst(&rig, all, 4);
+	ck_assert(test_latch_wait(&rig.answered, rig.sent - 1, 5000));
+	ck_assert_int_eq(pg_number(admin, "select count(*) from sutra.instance"), 3);
+	/* Others, while one waits. */
+	make_take(&commits[0], 4, "other");
+	rig_send(&rig, &commits[0].base);
+	ck_assert(test_latch_wait(&rig.answered, rig.sent - 1, 5000));
+	if (_i)
+		pg_exec(holder, "rollback");
+	rig_wait(&rig);
+	ck_assert_int_eq(commits[1].base.outcome, STORE_OK);
+	ck_assert_int_eq(commits[1].unchecked, !_i);
+	check_once(5);
+	ck_assert_int_eq(pg_number(admin, "select count(*) from sutra.capacity_slot"), 3 + _i);
+	PQfinish(holder);
+}
+END_TEST
+
 /* Behind the Sync and before its answer, by the fault point that stands there. */
 START_TEST(commit_cut_by_its_fault_point)
 {
@@ -408,6 +516,9 @@ static Suite *trouble_suite(void)
 	tcase_add_loop_test(tcase, session_stopped_inside_a_commit, 0, 2);
 	tcase_add_loop_test(tcase, commit_cut_by_its_fault_point, 0, 2);
 	tcase_add_loop_test(tcase, one_locked_message_stops_nobody_else, 0, 2);
+	tcase_add_loop_test(tcase, take_with_its_answer_cut, 0, 2);
+	tcase_add_loop_test(tcase, pools_that_cannot_be_asked, 0, 3);
+	tcase_add_loop_test(tcase, locked_pool_stops_nobody_else, 0, 2);
 	TEST_ADD_ALL(tcase, resume_with_its_answer_cut, one_locked_row_stops_nobody_else, kept_message_with_answers_cut,
 		     database_away_and_back);
 	suite_add_tcase(suite, tcase);

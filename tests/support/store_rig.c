@@ -77,6 +77,7 @@ static void dispatch(struct store_rig *rig, struct store_request *request)
 		store_resolve(rig->store, container_of(request, struct store_resolve, base));
 		return;
 	case STORE_COMMIT:
+	case STORE_TAKE:
 		store_commit(rig->store, container_of(request, struct store_commit, base));
 		return;
 	case STORE_PROBE:
@@ -343,6 +344,44 @@ void commit_timer_end(struct store_rig *rig, struct store_commit *commit, uint32
 	commit->timers_removed = grown(rig, commit->timers_removed, commit->timers_removed_count++, &row, sizeof(row));
 }
 
+void commit_session(struct store_rig *rig, struct store_commit *commit, const char *call_key, const char *channel, bool inbound,
+		    bool counts, uint32_t token)
+{
+	struct store_session_row row = {.call_key = str_of(call_key),
+					.channel = str_of(channel),
+					.inbound = inbound,
+					.counts = counts,
+					.token = token};
+
+	commit->sessions = grown(rig, commit->sessions, commit->session_count++, &row, sizeof(row));
+}
+
+void commit_session_end(struct store_rig *rig, struct store_commit *commit, enum store_end what, struct id instance,
+			const char *call_key, uint32_t token)
+{
+	struct store_session_end row = {.what = what,
+					.instance = commit->commit == COMMIT_NO_INSTANCE ? instance : commit->instance,
+					.call_key = str_of(call_key),
+					.token = token};
+
+	commit->session_ends = grown(rig, commit->session_ends, commit->session_end_count++, &row, sizeof(row));
+}
+
+void commit_slot(struct store_rig *rig, struct store_commit *commit, const char *pool, const char *call_key)
+{
+	struct store_slot_row row = {.pool = str_of(pool), .call_key = str_of(call_key)};
+
+	commit->slots = grown(rig, commit->slots, commit->slot_count++, &row, sizeof(row));
+}
+
+void commit_send_pooled(struct store_rig *rig, struct store_commit *commit, const char *channel, const char *pool,
+			const char *call_key)
+{
+	commit_send(rig, commit, channel, "body");
+	commit->outbox[commit->outbox_count - 1].pool = str_of(pool);
+	commit->outbox[commit->outbox_count - 1].call_key = str_of(call_key);
+}
+
 static void column_take(struct store_rig *rig, struct column *column, char letter, va_list *args)
 {
 	bool scalar = letter >= 'A' && letter <= 'Z';
@@ -379,32 +418,77 @@ static void column_take(struct store_rig *rig, struct column *column, char lette
 	}
 }
 
-const struct rows *rig_query(struct store_rig *rig, const char *tenants, bool writes,
-			     enum statement_id statement, ...)
+void rig_query_init(struct store_rig *rig, struct store_query *query, struct segment_call *calls, uint32_t count, const char *tenants,
+		    bool writes)
+{
+	*query = (struct store_query){.segment = {
+					      .calls = calls,
+					      .call_count = count,
+					      .tenants = str_of(tenants),
+					      .scan = tenants == NULL,
+					      .durable = writes,
+					      .writes = writes,
+				      }};
+	prepare(rig, &query->base, STORE_QUERY);
+}
+
+const struct rows *rig_pump(struct store_rig *rig, const char *pool, const char *owner, int64_t limit, bool *more)
+{
+	struct segment_call *calls = arena_zalloc(&rig->arena, 3 * sizeof(*calls));
+	struct store_query *query = arena_zalloc(&rig->arena, sizeof(*query));
+	struct column *columns = arena_zalloc(&rig->arena, 3 * sizeof(*columns));
+
+	columns[0] = column_scalar_text(&rig->arena, str_of(pool));
+	columns[1] = column_scalar_text(&rig->arena, str_of(owner));
+	columns[2] = column_scalar_int(&rig->arena, limit);
+	calls[0] = (struct segment_call){.statement = STATEMENT_POOL_LOCK_ONE, .params = columns};
+	calls[1] = (struct segment_call){.statement = STATEMENT_POOL_SCAN, .params = columns};
+	calls[2] = (struct segment_call){.statement = STATEMENT_POOL_MORE, .params = columns};
+	rig_query_init(rig, query, calls, 3, NULL, true);
+	ck_assert_msg(rig_run(rig, &query->base) == STORE_OK, "the pump: %s", query->base.error.text);
+	if (more)
+		*more = rows_at(&calls[2].rows, 0, 0)->b;
+	return &calls[1].rows;
+}
+
+static struct store_query *query_make(struct store_rig *rig, const char *tenants, bool writes, enum statement_id statement,
+				      va_list *args)
 {
 	const char *params = statement_info(statement)->params;
 	struct column *columns = arena_zalloc(&rig->arena, (strlen(params) + 1) * sizeof(*columns));
 	struct segment_call *call = arena_zalloc(&rig->arena, sizeof(*call));
 	struct store_query *query = arena_zalloc(&rig->arena, sizeof(*query));
+
+	for (size_t i = 0; params[i]; i++)
+		column_take(rig, &columns[i], params[i], args);
+	*call = (struct segment_call){.statement = statement, .params = columns};
+	rig_query_init(rig, query, call, 1, tenants, writes);
+	return query;
+}
+
+const struct rows *rig_query(struct store_rig *rig, const char *tenants, bool writes,
+			     enum statement_id statement, ...)
+{
+	struct store_query *query;
 	va_list args;
 
 	va_start(args, statement);
-	for (size_t i = 0; params[i]; i++)
-		column_take(rig, &columns[i], params[i], &args);
+	query = query_make(rig, tenants, writes, statement, &args);
 	va_end(args);
-	*call = (struct segment_call){.statement = statement, .params = columns};
-	query->segment = (struct segment){
-		.calls = call,
-		.call_count = 1,
-		.tenants = str_of(tenants),
-		.scan = tenants == NULL,
-		.durable = writes,
-		.writes = writes,
-	};
-	prepare(rig, &query->base, STORE_QUERY);
 	ck_assert_msg(rig_run(rig, &query->base) == STORE_OK, "%s: %s",
 		      statement_info(statement)->name, query->base.error.text);
-	return &call->rows;
+	return &query->segment.calls[0].rows;
+}
+
+const struct rows *rig_try_query(struct store_rig *rig, const char *tenants, bool writes, enum statement_id statement, ...)
+{
+	struct store_query *query;
+	va_list args;
+
+	va_start(args, statement);
+	query = query_make(rig, tenants, writes, statement, &args);
+	va_end(args);
+	return rig_run(rig, &query->base) == STORE_OK ? &query->segment.calls[0].rows : NULL;
 }
 
 struct id test_id(uint32_t n)

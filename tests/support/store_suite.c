@@ -787,8 +787,8 @@ void store_suite_add(Suite *suite, const struct store_backend *with)
 	TCase *claims = tcase_create("claims"), *commits = tcase_create("commits"),
 	      *batches = tcase_create("batches"), *outbox = tcase_create("outbox"),
 	      *background = tcase_create("background"), *kept = tcase_create("kept"),
-	      *early = tcase_create("early"), *timers = tcase_create("timers");
-	TCase *all[] = {claims, commits, batches, outbox, background, kept, early, timers};
+	      *early = tcase_create("early"), *timers = tcase_create("timers"), *pools = tcase_create("pools");
+	TCase *all[] = {claims, commits, batches, outbox, background, kept, early, timers, pools};
 
 	backend = with;
 	TEST_ADD_ALL(claims, claim_returns_what_was_spawned, claim_of_another_owner_is_refused,
@@ -811,6 +811,7 @@ void store_suite_add(Suite *suite, const struct store_backend *with)
 	store_suite_kept_add(kept);
 	store_suite_early_add(early);
 	store_suite_timers_add(timers);
+	store_suite_pools_add(pools);
 	for (size_t i = 0; i < ARRAY_LEN(all); i++) {
 		tcase_add_checked_fixture(all[i], setup, teardown);
 		tcase_set_timeout(all[i], 60);

@@ -74,6 +74,17 @@ void commit_keep_end(struct store_commit *commit, struct id id, const char *keep
 void commit_timer(struct store_rig *rig, struct store_commit *commit, uint32_t token, int64_t due_us);
 void commit_timer_end(struct store_rig *rig, struct store_commit *commit, uint32_t token);
 
+/* A row of the session: its own with the key "", or a call. */
+void commit_session(struct store_rig *rig, struct store_commit *commit, const char *call_key, const char *channel, bool inbound,
+		    bool counts, uint32_t token);
+/* Of the commit's own instance, unless the commit has none: then of `instance`. */
+void commit_session_end(struct store_rig *rig, struct store_commit *commit, enum store_end what, struct id instance,
+			const char *call_key, uint32_t token);
+void commit_slot(struct store_rig *rig, struct store_commit *commit, const char *pool, const char *call_key);
+/* As commit_send, of a call that needs a slot. */
+void commit_send_pooled(struct store_rig *rig, struct store_commit *commit, const char *channel, const char *pool,
+			const char *call_key);
+
 /* Sends; does not wait. */
 void rig_send(struct store_rig *rig, struct store_request *request);
 /* Sends all within one turn of the store's loop, so that they come to be one batch; does not wait. */
@@ -88,6 +99,14 @@ enum store_outcome rig_run(struct store_rig *rig, struct store_request *request)
  */
 const struct rows *rig_query(struct store_rig *rig, const char *tenants, bool writes,
 			     enum statement_id statement, ...);
+
+/* NULL if it was not available. */
+const struct rows *rig_try_query(struct store_rig *rig, const char *tenants, bool writes, enum statement_id statement, ...);
+/* Prepares a query of these calls, to be sent; as rig_query otherwise. */
+void rig_query_init(struct store_rig *rig, struct store_query *query, struct segment_call *calls, uint32_t count, const char *tenants,
+		    bool writes);
+/* The pump: what POOL_SCAN answers; `more` (may be NULL) what POOL_MORE does. */
+const struct rows *rig_pump(struct store_rig *rig, const char *pool, const char *owner, int64_t limit, bool *more);
 
 /* The n-th id of a test: ascending. */
 struct id test_id(uint32_t n);

@@ -28,5 +28,6 @@ void store_suite_rows_add(TCase *outbox, TCase *background);
 void store_suite_kept_add(TCase *kept);
 void store_suite_early_add(TCase *early);
 void store_suite_timers_add(TCase *timers);
+void store_suite_pools_add(TCase *pools);
 
 #endif

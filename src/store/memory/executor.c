@@ -42,10 +42,13 @@ void memory_segment_run(struct memory_database *database, struct segment *segmen
 	segment->gate = GATE_NONE;
 	segment->failed_count = 0;
 	segment->sqlstate[0] = segment->text[0] = '\0';
+	segment->failed_call = 0;
 	segment->xid = 0;
 	pthread_mutex_lock(&database->lock);
-	for (uint32_t i = 0; i < segment->call_count && ok; i++)
+	for (uint32_t i = 0; i < segment->call_count && ok; i++) {
 		ok = memory_statement_run(&tx, &segment->calls[i]);
+		segment->failed_call = ok ? 0 : i + 1;
+	}
 	if (ok)
 		tx_commit(&tx);
 	else

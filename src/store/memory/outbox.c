@@ -48,14 +48,46 @@ static bool earlier_are_of(struct row *at, const struct row *row, struct str own
 	return true;
 }
 
+static const uint8_t given[] = {OUTBOX_tenant,       OUTBOX_instance,    OUTBOX_channel,    OUTBOX_version, OUTBOX_ordinal,
+				OUTBOX_id,           OUTBOX_deployment,  OUTBOX_connection, OUTBOX_destination,
+				OUTBOX_correlation,  OUTBOX_record_key,  OUTBOX_headers,    OUTBOX_content_type,
+				OUTBOX_body,         OUTBOX_required};
+
+/* The new row of entry `i`, unclaimed. */
+static struct row *row_given(struct tx *tx, const struct column *p, uint32_t i)
+{
+	struct row *row = row_new(tx, TABLE_OUTBOX);
+
+	for (uint32_t at = 0; at < ARRAY_LEN(given); at++)
+		row_take(tx, TABLE_OUTBOX, row, given[at], &p[at + 1], i);
+	row->fields[OUTBOX_attempt_count] = field_int(0);
+	row->fields[OUTBOX_created] = row->fields[OUTBOX_next_attempt] = field_time(tx->now_us);
+	row->fields[OUTBOX_poisoned] = field_bool(false);
+	return row;
+}
+
+bool run_outbox_insert_pooled(struct tx *tx, struct segment_call *call)
+{
+	const struct column *p = call->params;
+
+	for (uint32_t i = 0; i < p[0].count; i++) {
+		struct row *row;
+
+		if (!insert_allowed(tx, p[1].strs[i]))
+			return false;
+		row = row_given(tx, p, i);
+		row_take(tx, TABLE_OUTBOX, row, OUTBOX_pool, &p[16], i);
+		row_take(tx, TABLE_OUTBOX, row, OUTBOX_call_key, &p[17], i);
+		row_take(tx, TABLE_OUTBOX, row, OUTBOX_diagnostic, &p[18], i);
+		if (!tx_insert(tx, TABLE_OUTBOX, row))
+			return statement_error(tx, "23505", "duplicate key value violates unique constraint");
+	}
+	return true;
+}
+
 /* `once`: a row that is there already is left out; else it is an error. */
 static bool insert(struct tx *tx, struct segment_call *call, bool once)
 {
-	static const uint8_t columns[] = {
-		OUTBOX_tenant,       OUTBOX_instance,    OUTBOX_channel,    OUTBOX_version,
-		OUTBOX_ordinal,      OUTBOX_id,          OUTBOX_deployment, OUTBOX_connection,
-		OUTBOX_destination,  OUTBOX_correlation, OUTBOX_record_key, OUTBOX_headers,
-		OUTBOX_content_type, OUTBOX_body,        OUTBOX_required};
 	const struct column *p = call->params;
 	struct str owner = p[17].strs[0];
 
@@ -66,13 +98,7 @@ static bool insert(struct tx *tx, struct segment_call *call, bool once)
 
 		if (!insert_allowed(tx, p[1].strs[i]))
 			return false;
-		row = row_new(tx, TABLE_OUTBOX);
-		for (uint32_t at = 0; at < ARRAY_LEN(columns); at++)
-			row_take(tx, TABLE_OUTBOX, row, columns[at], &p[at + 1], i);
-		row->fields[OUTBOX_attempt_count] = field_int(0);
-		row->fields[OUTBOX_created] = row->fields[OUTBOX_next_attempt] = field_time(
-			tx->now_us);
-		row->fields[OUTBOX_poisoned] = field_bool(false);
+		row = row_given(tx, p, i);
 		if (!tx_insert(tx, TABLE_OUTBOX, row)) {
 			if (once)
 				continue;
@@ -221,7 +247,7 @@ static void emit_loaded(struct tx *tx, struct segment_call *call, struct row *ro
 		OUTBOX_ordinal,      OUTBOX_id,          OUTBOX_deployment, OUTBOX_connection,
 		OUTBOX_destination,  OUTBOX_correlation, OUTBOX_record_key, OUTBOX_headers,
 		OUTBOX_content_type, OUTBOX_body,        OUTBOX_required,   OUTBOX_attempt_count,
-		OUTBOX_created};
+		OUTBOX_created,      OUTBOX_call_key};
 	struct field *out = emit(tx, call);
 
 	for (uint32_t at = 0; at < ARRAY_LEN(columns); at++)
@@ -275,7 +301,7 @@ bool run_outbox_claim_next(struct tx *tx, struct segment_call *call)
 	for (uint32_t i = 0; i < p[0].count; i++) {
 		struct row *row = outbox_head(tx, param_field(&p[1], i), param_field(&p[2], i));
 
-		if (!row || !row->fields[OUTBOX_claim_owner].is_null ||
+		if (!row || !row->fields[OUTBOX_claim_owner].is_null || !row->fields[OUTBOX_pool].is_null ||
 		    row->fields[OUTBOX_next_attempt].i > tx->now_us ||
 		    !str_equal(row->fields[OUTBOX_tenant].str, p[0].strs[i]) ||
 		    !tx_sees(tx, p[0].strs[i]))

@@ -642,8 +642,10 @@ static bool run_instance_delete(struct tx *tx, struct segment_call *call)
 	for (uint32_t i = 0; i < p[0].count; i++) {
 		struct row *row = instance_find(tx, p[0].strs[i], p[1].ids[i]);
 
-		if (row && instance_is_over(row))
-			tx_delete(tx, TABLE_INSTANCE, row);
+		if (!row || !instance_is_over(row))
+			continue;
+		sessions_delete(tx, p[1].ids[i]);
+		tx_delete(tx, TABLE_INSTANCE, row);
 	}
 	return true;
 }
@@ -911,6 +913,32 @@ static bool (*const runs[STATEMENT_COUNT])(struct tx *tx, struct segment_call *c
 	[STATEMENT_KEPT_COUNTS] = run_kept_counts,
 	[STATEMENT_KEPT_TAKE] = run_kept_take,
 	[STATEMENT_FAILED_PROBE] = run_failed_probe,
+	[STATEMENT_SESSION_FIND] = run_session_find,
+	[STATEMENT_SESSION_LOCK] = run_session_mutex,
+	[STATEMENT_SESSION_INSERT] = run_session_insert,
+	[STATEMENT_SESSION_END] = run_session_end,
+	[STATEMENT_OUTBOX_INSERT_POOLED] = run_outbox_insert_pooled,
+	[STATEMENT_OUTBOX_POOL_LOCK] = run_session_mutex,
+	[STATEMENT_OUTBOX_UNPOOL] = run_outbox_unpool,
+	[STATEMENT_SLOT_DELETE] = run_slot_delete,
+	[STATEMENT_CAP_LOCK] = run_session_mutex,
+	[STATEMENT_CAP_CHANNEL] = run_cap_channel,
+	[STATEMENT_CAP_TENANT] = run_cap_tenant,
+	[STATEMENT_CAP_PROBE] = run_cap_probe,
+	[STATEMENT_POOL_LOCK] = run_session_mutex,
+	[STATEMENT_SLOT_TAKE] = run_slot_take,
+	[STATEMENT_POOL_PROBE] = run_pool_probe,
+	[STATEMENT_POOL_PUT] = run_pool_put,
+	[STATEMENT_POOL_WAITING] = run_pool_waiting,
+	[STATEMENT_POOL_LOCK_ONE] = run_pool_lock_one,
+	[STATEMENT_POOL_SCAN] = run_pool_scan,
+	[STATEMENT_POOL_MORE] = run_pool_more,
+	[STATEMENT_POOL_LIST] = run_pool_list,
+	[STATEMENT_SLOT_LIST] = run_slot_list,
+	[STATEMENT_SLOT_SWEEP] = run_slot_sweep,
+	[STATEMENT_POOL_SWEEP] = run_pool_sweep,
+	[STATEMENT_POOL_CHECK] = run_pool_check,
+	[STATEMENT_RATE_TAKE] = run_rate_take,
 	[STATEMENT_EARLY_PROBE] = run_early_probe,
 	[STATEMENT_EARLY_DELETE] = run_early_delete,
 	[STATEMENT_EARLY_MARK] = run_early_mark,

@@ -31,6 +31,7 @@ void row_take(struct tx *tx, enum table_id table, struct row *row, uint32_t colu
 	      const struct column *param, uint32_t i);
 
 bool run_outbox_insert(struct tx *tx, struct segment_call *call);
+bool run_outbox_insert_pooled(struct tx *tx, struct segment_call *call);
 bool run_outbox_insert_once(struct tx *tx, struct segment_call *call);
 bool run_outbox_withdraw(struct tx *tx, struct segment_call *call);
 bool run_outbox_scan(struct tx *tx, struct segment_call *call);
@@ -75,5 +76,49 @@ bool run_timer_list(struct tx *tx, struct segment_call *call);
 bool run_schedule_put(struct tx *tx, struct segment_call *call);
 bool run_schedule_list(struct tx *tx, struct segment_call *call);
 bool run_lease_purge(struct tx *tx, struct segment_call *call);
+
+/* --- sessions.c --- */
+struct row *session_find(struct tx *tx, struct str tenant, struct id instance, struct str call_key);
+/* Whether the session, or the call in it, has ended or is not there. */
+bool call_is_over(struct tx *tx, struct str tenant, struct id instance, struct str call_key);
+/* All of an instance that is removed. */
+void sessions_delete(struct tx *tx, struct id instance);
+bool run_session_find(struct tx *tx, struct segment_call *call);
+bool run_session_insert(struct tx *tx, struct segment_call *call);
+bool run_session_end(struct tx *tx, struct segment_call *call);
+bool run_outbox_unpool(struct tx *tx, struct segment_call *call);
+bool run_slot_delete(struct tx *tx, struct segment_call *call);
+bool run_cap_channel(struct tx *tx, struct segment_call *call);
+bool run_cap_tenant(struct tx *tx, struct segment_call *call);
+bool run_cap_probe(struct tx *tx, struct segment_call *call);
+bool run_session_mutex(struct tx *tx, struct segment_call *call);
+
+/* --- pools.c --- */
+bool slot_is_held(struct tx *tx, struct id instance, struct str pool, struct str call_key);
+/* Gives the row a slot no more: it is like any other. */
+void outbox_unpool(struct tx *tx, struct row *row);
+bool run_slot_take(struct tx *tx, struct segment_call *call);
+bool run_pool_probe(struct tx *tx, struct segment_call *call);
+bool run_pool_put(struct tx *tx, struct segment_call *call);
+bool run_pool_waiting(struct tx *tx, struct segment_call *call);
+bool run_pool_lock_one(struct tx *tx, struct segment_call *call);
+bool run_pool_scan(struct tx *tx, struct segment_call *call);
+bool run_pool_more(struct tx *tx, struct segment_call *call);
+bool run_rate_take(struct tx *tx, struct segment_call *call);
+
+/* --- pools_lists.c --- */
+bool run_pool_list(struct tx *tx, struct segment_call *call);
+bool run_slot_list(struct tx *tx, struct segment_call *call);
+bool run_slot_sweep(struct tx *tx, struct segment_call *call);
+bool run_pool_sweep(struct tx *tx, struct segment_call *call);
+bool run_pool_check(struct tx *tx, struct segment_call *call);
+
+struct pool_held {
+	int64_t inbound, outbound;
+};
+struct pool_held pool_held(struct tx *tx, struct str pool);
+/* First and next head of the outbox that waits for the pool, the oldest first; NULL = none. */
+struct row *pool_head(struct tx *tx, struct str pool);
+struct row *pool_head_next(struct row *row, struct str pool);
 
 #endif

@@ -33,12 +33,16 @@ static const struct {
 	[TABLE_INBOX] = {"utuz", 1},
 	[TABLE_ALIAS] = {"uututt", 2},
 	[TABLE_WAIT] = {"uutuitttz", 2},
-	[TABLE_OUTBOX] = {"utiitutttbbbtboizzztot", 4},
+	[TABLE_OUTBOX] = {"utiitutttbbbtboizzztottt", 4},
 	[TABLE_DEAD_LETTER] = {"utttttttutzbbbi", 1},
 	[TABLE_KEPT] = {"utttuittzzbb", 1},
 	[TABLE_EARLY] = {"uut", 2},
 	[TABLE_TIMER] = {"uizttt", 2},
 	[TABLE_SCHEDULE] = {"utttttziz", 1},
+	[TABLE_SESSION] = {"utttooiz", 2},
+	[TABLE_SLOT] = {"utttt" "z", 3},
+	[TABLE_POOL] = {"tiiitz", 1},
+	[TABLE_RATE] = {"tzi", 1},
 	[TABLE_LEASE] = {"ttiz", 1},
 	[TABLE_DEPLOYMENT] = {"tttttzob", 1},
 };
@@ -68,7 +72,10 @@ struct memory_database *memory_database_new(void)
 	static const uint8_t key[] = {0, 1, 2, 3}, by_age[] = {INBOX_created, INBOX_key},
 			     by_order[] = {KEPT_order_key, KEPT_seq},
 			     by_message[] = {EARLY_message, EARLY_key},
-			     by_due[] = {TIMER_due, TIMER_instance, TIMER_token};
+			     by_due[] = {TIMER_due, TIMER_instance, TIMER_token},
+			     by_pool[] = {SLOT_pool, SLOT_direction, SLOT_instance, SLOT_call_key},
+			     by_channel[] = {SESSION_tenant, SESSION_channel, SESSION_instance, SESSION_call_key},
+			     by_wait[] = {OUTBOX_pool, OUTBOX_created, OUTBOX_id};
 	struct memory_database *db = mem_zalloc(sizeof(*db));
 
 	pthread_mutex_init(&db->lock, NULL);
@@ -88,6 +95,9 @@ struct memory_database *memory_database_new(void)
 		  index_node_fields);
 	tree_init(&db->tables[TABLE_TIMER].index, schemas[TABLE_TIMER].types, by_due, 3,
 		  index_node_fields);
+	tree_init(&db->tables[TABLE_SLOT].index, schemas[TABLE_SLOT].types, by_pool, 4, index_node_fields);
+	tree_init(&db->tables[TABLE_SESSION].index, schemas[TABLE_SESSION].types, by_channel, 4, index_node_fields);
+	tree_init(&db->waiting, schemas[TABLE_OUTBOX].types, by_wait, 3, index_node_fields);
 	return db;
 }
 
@@ -233,13 +243,15 @@ static void outbox_changed(struct tx *tx, struct row *row, bool gone)
 	if (!head->fields[OUTBOX_claim_owner].is_null)
 		index_leave(head);
 	else if (head != row || !gone)
-		index_enter(due_tree(tx->db, head->fields[OUTBOX_tenant].str), head);
+		index_enter(head->fields[OUTBOX_pool].is_null ? due_tree(tx->db, head->fields[OUTBOX_tenant].str) : &tx->db->waiting,
+			    head);
 }
 
 static void row_link(struct tx *tx, struct table *table, struct row *row)
 {
 	tree_insert(&table->rows, &row->node);
-	if (table->id == TABLE_INBOX || table->id == TABLE_KEPT || table->id == TABLE_EARLY || table->id == TABLE_TIMER)
+	if (table->id == TABLE_INBOX || table->id == TABLE_KEPT || table->id == TABLE_EARLY || table->id == TABLE_TIMER ||
+	    table->id == TABLE_SLOT || (table->id == TABLE_SESSION && row->fields[SESSION_counts].b))
 		index_enter(&table->index, row);
 	else if (table->id == TABLE_OUTBOX)
 		outbox_changed(tx, row, false);
@@ -312,6 +324,11 @@ static void field_replace(struct tx *tx, enum table_id table, struct row *row, u
 	row->fields[column] = value;
 	if (table == TABLE_OUTBOX)
 		outbox_changed(tx, row, false);
+	if (table == TABLE_SESSION && column == SESSION_counts) {
+		index_leave(row);
+		if (value.b)
+			index_enter(&tx->db->tables[table].index, row);
+	}
 }
 
 void tx_set(struct tx *tx, enum table_id id, struct row *row, uint32_t column, struct field value)

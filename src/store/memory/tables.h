@@ -76,6 +76,8 @@ enum {
 	OUTBOX_claim_owner,
 	OUTBOX_poisoned,
 	OUTBOX_diagnostic,
+	OUTBOX_pool,
+	OUTBOX_call_key,
 	OUTBOX_COLUMNS
 };
 /* In the order in which DEAD_LETTER_GET answers. */
@@ -128,6 +130,21 @@ enum {
 	SCHEDULE_created,
 	SCHEDULE_COLUMNS
 };
+enum {
+	SESSION_instance,
+	SESSION_call_key,
+	SESSION_tenant,
+	SESSION_channel,
+	SESSION_inbound,
+	SESSION_counts,
+	SESSION_token,
+	SESSION_ended,
+	SESSION_COLUMNS
+};
+enum { SLOT_instance, SLOT_pool, SLOT_call_key, SLOT_direction, SLOT_tenant, SLOT_created, SLOT_COLUMNS };
+/* In the order in which POOL_PUT takes them. */
+enum { POOL_name, POOL_slots, POOL_reserve_inbound, POOL_reserve_outbound, POOL_tenants, POOL_updated, POOL_COLUMNS };
+enum { RATE_tenant, RATE_minute, RATE_used, RATE_COLUMNS };
 enum { LEASE_role, LEASE_holder, LEASE_term, LEASE_expires, LEASE_COLUMNS };
 enum {
 	DEPLOYMENT_id,
@@ -152,6 +169,10 @@ enum table_id {
 	TABLE_EARLY,
 	TABLE_TIMER,
 	TABLE_SCHEDULE,
+	TABLE_SESSION,
+	TABLE_SLOT,
+	TABLE_POOL,
+	TABLE_RATE,
 	TABLE_LEASE,
 	TABLE_DEPLOYMENT,
 	TABLE_COUNT
@@ -162,7 +183,8 @@ struct table {
 	const char *types; /* one letter a column */
 	uint32_t column_count;
 	struct tree rows;
-	/* Inbox: all rows by age; kept messages: by order key and seq; early rows: by message; timers: by due time. The outbox has one such tree a tenant instead. */
+	/* Inbox: all rows by age; kept messages: by order key and seq; early rows: by message; timers: by due time; slots: by pool and direction; sessions
+	 * that count: by tenant and channel. The outbox has one such tree a tenant instead. */
 	struct tree index;
 };
 
@@ -194,6 +216,7 @@ struct memory_database {
 	pthread_mutex_t lock;
 	struct table tables[TABLE_COUNT];
 	struct outbox_due *due;
+	struct tree waiting; /* heads of the outbox that wait for a slot: by pool, then oldest first */
 	int64_t kept_seq;
 	struct str due_last; /* the tenant that a scan served last; points into `due` */
 	uint64_t xid;

@@ -374,6 +374,7 @@ void conn_run(struct conn *conn, struct segment *segment)
 	segment->gate = GATE_NONE;
 	segment->failed_count = 0;
 	segment->sqlstate[0] = segment->text[0] = '\0';
+	segment->failed_call = 0;
 	segment->xid = 0;
 	loop_timer_start(&conn->timer, conn->class == CONN_BACKGROUND ? BACKGROUND_PATIENCE_US : SEGMENT_PATIENCE_US);
 	if (!send_begin(conn, segment) || !send_calls(conn, segment) || !PQpipelineSync(conn->pg))
@@ -402,6 +403,8 @@ static void take_error(struct conn *conn, const PGresult *result)
 	if (conn->failed)
 		return;
 	conn->failed = true;
+	if (conn->pending_at < conn->pending_count)
+		segment->failed_call = conn->pending[conn->pending_at].call;
 	snprintf(segment->sqlstate, sizeof(segment->sqlstate), "%s", sqlstate);
 	if (strcmp(sqlstate, "SU001") == 0) {
 		segment->outcome = SEGMENT_GATED;

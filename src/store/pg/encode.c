@@ -305,7 +305,8 @@ enum gate decode_gate(const char *reason)
 	} gates[] = {
 		{"fence", GATE_FENCE}, {"duplicate", GATE_DUPLICATE}, {"exists", GATE_EXISTS},
 		{"alias", GATE_ALIAS}, {"wait", GATE_WAIT},   {"kept", GATE_KEPT},
-		{"schedule", GATE_SCHEDULE},
+		{"schedule", GATE_SCHEDULE}, {"channel_cap", GATE_CHANNEL_CAP}, {"tenant_cap", GATE_TENANT_CAP},
+		{"pool", GATE_POOL},
 	};
 
 	for (size_t i = 0; i < ARRAY_LEN(gates); i++)

@@ -203,7 +203,8 @@ static bool grant_membership(struct migrator *m)
 static const char *const engine_grants[] = {
 	"usage on schema sutra",
 	("select, insert, update, delete on sutra.instance, sutra.wait, sutra.alias, sutra.inbox, sutra.outbox_entry, "
-	 "sutra.dead_letter, sutra.inbox_message, sutra.early, sutra.timer, sutra.timer_schedule, sutra.lease"),
+	 "sutra.dead_letter, sutra.inbox_message, sutra.early, sutra.timer, sutra.timer_schedule, sutra.lease, sutra.capacity_pool, "
+	 "sutra.capacity_slot, sutra.channel_session, sutra.tenant_rate"),
 	"select, insert, update on sutra.deployment",
 	"select on sutra.schema_history",
 };
@@ -214,11 +215,15 @@ static const char *const scan_grants[] = {
 	("select (ctid, id, tenant, deployment_id, status, ended_at, claim_at, claim_owner), update (claim_at, claim_owner) "
 	 "on sutra.instance"),
 	("select (ctid, instance_id, channel, version, ordinal, tenant, deployment_id, created_at, next_attempt_at, poisoned, "
-	 "behind, claimed_at, claim_owner), update (behind, claimed_at, claim_owner) on sutra.outbox_entry"),
+	 "behind, claimed_at, claim_owner, id, pool, call_key), update (behind, claimed_at, claim_owner, pool, last_diagnostic_json) "
+	 "on sutra.outbox_entry"),
 	"select (ctid, key, tenant, created_at), delete on sutra.inbox",
 	"select (tenant, channel, place, keeper, seq, created_at) on sutra.inbox_message",
 	"select (ctid, created_at), delete on sutra.dead_letter",
 	"select (instance_id, token, tenant, due_at) on sutra.timer",
+	"select, update (updated_at) on sutra.capacity_pool",
+	"select, insert, delete on sutra.capacity_slot",
+	"select (ctid, instance_id, call_key, tenant, ended_at), update (ended_at) on sutra.channel_session",
 };
 
 static bool grant_all(struct migrator *m)

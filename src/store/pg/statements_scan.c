@@ -12,7 +12,7 @@
 /* The columns that OUTBOX_LOAD answers. */
 #define LOADED \
 	"o.tenant, o.instance_id, o.channel, o.version, o.ordinal, o.id, o.deployment_id, o.connection, o.destination, " \
-	"o.correlation, o.record_key, o.headers, o.content_type, o.body, o.required, o.attempt_count, o.created_at"
+	"o.correlation, o.record_key, o.headers, o.content_type, o.body, o.required, o.attempt_count, o.created_at, o.call_key"
 #define OUTBOX_KEYS \
 	"unnest($1::text[], $2::uuid[], $3::text[], $4::int8[], $5::int8[]) as u(tenant, instance_id, channel, version, ordinal)"
 /* Finds the row of `u`, if it is stamped by the owner, $6. */
@@ -34,20 +34,21 @@
  */
 const char sql_OUTBOX_SCAN[] =
 	"with recursive t as ("
-	"(select tenant from sutra.outbox_entry where claim_owner is null and not poisoned and not behind order by tenant limit 1) "
+	"(select tenant from sutra.outbox_entry where claim_owner is null and not poisoned and not behind and pool is null "
+	"order by tenant limit 1) "
 	"union all select (select o.tenant from sutra.outbox_entry o where o.claim_owner is null and not o.poisoned and not o.behind "
-	"and o.tenant > t.tenant order by o.tenant limit 1) from t where t.tenant is not null), "
+	"and o.pool is null and o.tenant > t.tenant order by o.tenant limit 1) from t where t.tenant is not null), "
 	"share as materialized (select least($2::int8, 4 * $2::int8 / greatest(count(*), 1) + 1) as rows from t), "
 	"heads as materialized (select h.*, row_number() over (partition by h.tenant order by h.next_attempt_at) as round "
 	"from t, lateral (select o.tenant, o.instance_id, o.channel, o.version, o.ordinal, o.next_attempt_at "
-	"from sutra.outbox_entry o where o.tenant = t.tenant and o.claim_owner is null and not o.poisoned and not o.behind "
+	"from sutra.outbox_entry o where o.tenant = t.tenant and o.claim_owner is null and not o.poisoned and not o.behind and o.pool is null "
 	"and o.next_attempt_at <= now() and " OUTBOX_FIRST("o") " "
 	"order by o.next_attempt_at limit (select rows from share)) h where t.tenant is not null), "
 	"page as materialized (select * from heads order by round, next_attempt_at, instance_id, channel limit $2::int8), "
 	"l as materialized (select d.tid from (select * from page order by instance_id, channel offset 0) u, "
 	"lateral (select e.ctid as tid from sutra.outbox_entry e where e.instance_id = u.instance_id and e.channel = u.channel "
 	"and e.version = u.version and e.ordinal = u.ordinal and coalesce(e.claim_owner, '') = '' and not e.poisoned "
-	"and e.next_attempt_at <= now() for no key update skip locked) d) "
+	"and coalesce(e.pool, '') = '' and e.next_attempt_at <= now() for no key update skip locked) d) "
 	"update sutra.outbox_entry o set claimed_at = now(), claim_owner = $1::text from l "
 	"where o.ctid = l.tid and o.claim_owner is null "
 	"returning o.tenant, o.instance_id, o.channel, o.version, o.ordinal";
@@ -102,7 +103,7 @@ const char sql_OUTBOX_CLAIM_NEXT[] =
 	"and e.channel = u.channel and not e.poisoned order by e.instance_id, e.channel, e.version, e.ordinal limit 1) h, "
 	"lateral (select e.ctid from sutra.outbox_entry e where e.instance_id = u.instance_id and e.channel = u.channel "
 	"and e.version = h.version and e.ordinal = h.ordinal and e.tenant = u.tenant and coalesce(e.claim_owner, '') = '' "
-	"and not e.poisoned and e.next_attempt_at <= now() for no key update skip locked) l "
+	"and coalesce(e.pool, '') = '' and not e.poisoned and e.next_attempt_at <= now() for no key update skip locked) l "
 	"where o.ctid = l.ctid and o.claim_owner is null returning " LOADED;
 
 /* outbox_entry_pkey: the head of each group by its first two columns, then its lock. Touches heads that nobody has. */
@@ -176,11 +177,15 @@ const char sql_INSTANCE_EXPIRED[] =
 	"select 2, null, case when (select count(*) from p) >= $2::int8 then (select id from p order by id desc limit 1) end, null, null) r "
 	"order by r.part, r.id, r.deployment_id";
 
-/* instance_pkey, one probe a row. Deletes finished instances. */
+/* instance_pkey, one probe a row; of each channel_session_pkey and capacity_slot_pkey. Deletes finished instances and what is left of them. */
 const char sql_INSTANCE_DELETE[] =
-	"delete from sutra.instance i using unnest($1::text[], $2::uuid[]) as u(tenant, id), "
+	"with w as (delete from sutra.instance i using unnest($1::text[], $2::uuid[]) as u(tenant, id), "
 	"lateral (select c.ctid from sutra.instance c where c.id = u.id and c.tenant = u.tenant offset 0) d "
-	"where i.ctid = d.ctid and i.status in ('COMPLETED', 'TERMINATED')";
+	"where i.ctid = d.ctid and i.status in ('COMPLETED', 'TERMINATED') returning i.tenant, i.id), "
+	"s as (delete from sutra.channel_session o using w, lateral (select c.ctid as tid from sutra.channel_session c "
+	"where c.instance_id = w.id and c.tenant = w.tenant offset 0) d where o.ctid = d.tid) "
+	"delete from sutra.capacity_slot o using w, lateral (select c.ctid as tid from sutra.capacity_slot c "
+	"where c.instance_id = w.id and c.tenant = w.tenant offset 0) d where o.ctid = d.tid";
 
 /* inbox_age, from its oldest entry on. Deletes at most so many old rows. */
 const char sql_INBOX_PURGE[] =
