@@ -79,6 +79,13 @@ struct outbox_query {
 	int64_t asked_us;
 };
 
+/* A capacity pool that rows may wait for. */
+struct outbox_pool {
+	const char *name;
+	bool due;   /* to be asked as soon as the pump comes to it */
+	bool freed; /* atomic: somebody has seen a slot of it go back */
+};
+
 struct outbox {
 	struct loop *loop;
 	struct store *store;
@@ -97,6 +104,11 @@ struct outbox {
 	uint64_t entry_count;
 	struct list deleting, failing, giving_back;
 	struct outbox_query delete_query, fail_query, scan_query, load_query, renew_query, release_query, sweep_query;
+	struct outbox_query pool_query, pool_load_query, pool_wait_query; /* pool.c */
+	struct outbox_pool *pools;
+	uint32_t pool_count, pool_at; /* the one that is being asked, or was the last */
+	struct task pool_post;
+	bool pool_posted; /* atomic */
 	struct loop_timer tick, renew, sweep;
 	/* Where the sweep for stale stamps stands, and what it has counted. */
 	struct outbox_row sweep_at;
@@ -158,7 +170,15 @@ void outbox_delete_more(struct outbox *outbox);
 void outbox_failed(struct outbox_entry *entry, enum code code, const char *text);
 void outbox_fail_more(struct outbox *outbox);
 
+/* pool.c */
+/* Asks the pools that rows wait for. */
+void outbox_pools_look(struct outbox *outbox);
+/* A row has been committed that waits for its pool; one without a pool does nothing. */
+void outbox_pool_committed(struct outbox *outbox, const struct outbox_row *row);
+
 /* scan.c */
+/* Reads the rows of these keys (tenant, instance, channel, version, ordinal), which were stamped as a scan's at `stamped_us`. */
+void outbox_load(struct outbox_query *query, const struct rows *keys, int64_t stamped_us, void (*done)(struct task *task));
 void outbox_tick(struct loop_timer *timer);
 void outbox_renew(struct loop_timer *timer);
 void outbox_sweep(struct loop_timer *timer);

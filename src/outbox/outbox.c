@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Stage outbox: the owner of every row that this replica has claimed, from before the commit (or from a scan) to the deletion
- * of the confirmed row. One loop; the files are publish.c, confirm.c, backoff.c and scan.c, in the order of a row's life.
+ * of the confirmed row. One loop; the files are publish.c, confirm.c, backoff.c, scan.c and pool.c, in the order of a row's life.
  *
  * What must hold (G6): a row is sent only after its commit, in commit order within its group (instance, channel), always under
  * the same key, and removed only after the broker confirmed it.
@@ -235,6 +235,8 @@ static void outbox_submitted(struct task *post)
 			outbox_entry_committed(entry);
 		else
 			outbox_entry_free(entry);
+		if (parcel->committed && !ours)
+			outbox_pool_committed(outbox, &parcel->rows[i]);
 	}
 	outbox_parcel_unref(parcel);
 }
@@ -472,7 +474,8 @@ static struct outbox_query *outbox_query_at(struct outbox *outbox, unsigned inde
 {
 	struct outbox_query *const queries[] = {
 		&outbox->delete_query, &outbox->fail_query,    &outbox->scan_query,  &outbox->load_query,
-		&outbox->renew_query,  &outbox->release_query, &outbox->sweep_query,
+		&outbox->renew_query,  &outbox->release_query, &outbox->sweep_query, &outbox->pool_query,
+		&outbox->pool_load_query, &outbox->pool_wait_query,
 	};
 
 	return index < ARRAY_LEN(queries) ? queries[index] : NULL;
@@ -490,6 +493,10 @@ struct outbox *outbox_new(struct runtime *runtime, struct store *store, const st
 	outbox->route = route;
 	outbox->user = user;
 	outbox->idle = true;
+	outbox->pool_count = settings->pool_count;
+	outbox->pools = mem_zalloc((settings->pool_count + 1) * sizeof(*outbox->pools));
+	for (uint32_t i = 0; i < settings->pool_count; i++)
+		outbox->pools[i].name = settings->pools[i];
 	map_init(&outbox->groups);
 	map_init(&outbox->by_id);
 	list_init(&outbox->entries);
@@ -595,6 +602,7 @@ void outbox_free(struct outbox **outbox)
 	for (unsigned i = 0; outbox_query_at(o, i); i++)
 		arena_done(&outbox_query_at(o, i)->arena);
 	view_unref(&o->view);
+	free(o->pools);
 	free(o);
 	*outbox = NULL;
 }

@@ -45,6 +45,8 @@ struct outbox_settings {
 	int64_t claim_timeout_ms, tick_ms, base_delay_ms, max_delay_ms;
 	int64_t max_attempts; /* 0 = for ever */
 	uint32_t window_max_rows; /* rows kept in memory; past it steps' rows are given back and scanned later */
+	const char *const *pools; /* names of the capacity pools that rows may wait for; they outlive the outbox */
+	uint32_t pool_count;
 };
 
 /* Where a publication of this connection goes; NULL if there is none. Called on the outbox's loop. */
@@ -67,6 +69,8 @@ void outbox_submit(struct outbox *outbox, struct outbox_parcel *parcel);
 void outbox_withdraw(struct outbox *outbox, struct id row);
 /* The view whose deployments say how a row's channel is sent. Takes a reference. @thread any */
 void outbox_view(struct outbox *outbox, struct view *view);
+/* A slot of the capacity pool may have gone back: what waits for one is looked at now. A name that is none does nothing. @thread any */
+void outbox_pool_freed(struct outbox *outbox, struct str pool);
 /* Publishes nothing new, waits for confirms at most `timeout_ms`, gives every other stamp back. */
 void outbox_stop(struct outbox *outbox, int64_t timeout_ms);
 void outbox_free(struct outbox **outbox);

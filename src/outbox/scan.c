@@ -84,9 +84,8 @@ static void scan_loaded(struct task *task)
 	}
 }
 
-static void scan_load(struct outbox *outbox, const struct rows *keys, int64_t stamped_us)
+void outbox_load(struct outbox_query *query, const struct rows *keys, int64_t stamped_us, void (*done)(struct task *task))
 {
-	struct outbox_query *query = &outbox->load_query;
 	uint32_t count = keys->row_count;
 	struct arena *arena = &query->arena;
 	struct column *columns;
@@ -116,10 +115,10 @@ static void scan_load(struct outbox *outbox, const struct rows *keys, int64_t st
 	columns[2] = (struct column){.type = COLUMN_TEXT, .count = count, .strs = channels};
 	columns[3] = (struct column){.type = COLUMN_INT, .count = count, .ints = versions};
 	columns[4] = (struct column){.type = COLUMN_INT, .count = count, .ints = ordinals};
-	columns[5] = column_scalar_text(&query->arena, str_of(outbox->scan_owner));
+	columns[5] = column_scalar_text(arena, str_of(query->outbox->scan_owner));
 	query->query.segment.tenants = store_tenants(arena, tenants, count);
 	outbox_query_call(query, 0, STATEMENT_OUTBOX_LOAD, columns);
-	outbox_query_send(query, 1, false, false, false, scan_loaded);
+	outbox_query_send(query, 1, false, false, false, done);
 }
 
 static void scan_done(struct task *task)
@@ -130,7 +129,7 @@ static void scan_done(struct task *task)
 
 	if (query->query.base.outcome == STORE_OK && keys->row_count) {
 		outbox->scan_again = keys->row_count >= SCAN_MOST;
-		scan_load(outbox, keys, query->asked_us);
+		outbox_load(&outbox->load_query, keys, query->asked_us, scan_loaded);
 	}
 	outbox_query_end(query);
 }
@@ -274,6 +273,7 @@ void outbox_tick(struct loop_timer *timer)
 	if (outbox->stopping)
 		return;
 	outbox_scan(outbox);
+	outbox_pools_look(outbox);
 	if (sweep_is_due(outbox, now_us))
 		sweep_begin(outbox);
 }

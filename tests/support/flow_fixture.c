@@ -191,7 +191,7 @@ struct flow_fixture *flow_fixture_new(const struct flow_fixture_settings *settin
 	struct executor *executor = settings->executor;
 	struct store_settings store = {256, 4u << 20, 100,
 				       settings->claim_timeout_ms ? settings->claim_timeout_ms : 60000, "fixture"};
-	struct outbox_settings outbox = {"fixture", 60000, 50, 10, 100, settings->max_attempts, 10000};
+	struct outbox_settings outbox = {"fixture", 60000, 50, 10, 100, settings->max_attempts, 10000, NULL, 0};
 	struct lane_set_settings lanes = {
 		.lanes = settings->lanes ? settings->lanes : 4,
 		.executors = 2,

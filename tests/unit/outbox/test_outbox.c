@@ -957,6 +957,113 @@ START_TEST(withdrawn_row_of_a_commit_without_an_answer)
 }
 END_TEST
 
+/* --- pools --- */
+
+static const char *const pools[] = {"lines", "others"};
+
+static struct outbox_settings with_pools(void)
+{
+	struct outbox_settings settings = usual();
+
+	settings.pools = pools;
+	settings.pool_count = ARRAY_LEN(pools);
+	return settings;
+}
+
+static void given_slots(struct rig *rig, int64_t slots)
+{
+	rig_query(&rig->store, ",t,", true, STATEMENT_POOL_PUT, "lines", slots, (int64_t)0, (int64_t)0, NULL);
+}
+
+/* A first step with a session, which sends one message that needs a slot; of this replica, or of another. It has committed. */
+static struct outbox_parcel *step_pooled(struct rig *rig, uint32_t instance, bool ours)
+{
+	struct outbox_parcel *parcel = parcel_new(instance, 1, 1);
+	struct store_commit commit;
+
+	parcel->rows[0].pool = STR("lines");
+	parcel->rows[0].call_key = STR("call");
+	if (ours)
+		announce(rig, parcel);
+	rig_spawn(&rig->store, &commit, "t", test_id(instance));
+	commit_session(&rig->store, &commit, "", NULL, false, false, 0);
+	commit_session(&rig->store, &commit, "call", NULL, false, false, 0);
+	commit.outbox = parcel->rows;
+	commit.outbox_count = parcel->count;
+	ck_assert_int_eq(rig_run(&rig->store, &commit.base), STORE_OK);
+	ck_assert(!parcel->rows[0].claimed);
+	return parcel;
+}
+
+static void end_session(struct rig *rig, uint32_t instance)
+{
+	struct store_commit commit;
+
+	rig_letter(&rig->store, &commit, "t");
+	commit_session_end(&rig->store, &commit, STORE_END_ALL, test_id(instance), "", 0);
+	ck_assert_int_eq(rig_run(&rig->store, &commit.base), STORE_OK);
+}
+
+START_TEST(pooled_row_waits_for_its_slot)
+{
+	struct outbox_settings settings = with_pools();
+	struct rig *rig;
+
+	settings.tick_ms = 60000;
+	rig = rig_start(&settings);
+	rig->confirm = true;
+	given_slots(rig, 1);
+	outbox_submit(rig->outbox, step_pooled(rig, 1, true));
+	wait_published(rig, 1);
+	check_published(rig, 0, "1.1.0");
+	wait_rows(rig, 0);
+	outbox_submit(rig->outbox, step_pooled(rig, 2, true));
+	/* One that needs none does not wait for it. */
+	step(rig, 3, 1, 1);
+	wait_published(rig, 2);
+	check_published(rig, 1, "3.1.0");
+	wait_rows(rig, 1);
+	ck_assert_int_eq(look(rig).attempts, 0);
+	ck_assert_ptr_nonnull(strstr(look(rig).diagnostic, "SUTRA.OUTBOUND.POOL.WAITING"));
+	end_session(rig, 1);
+	outbox_pool_freed(rig->outbox, STR("nobody's"));
+	outbox_pool_freed(rig->outbox, STR("lines"));
+	wait_published(rig, 3);
+	check_published(rig, 2, "2.1.0");
+	wait_rows(rig, 0);
+	rig_free(rig);
+}
+END_TEST
+
+/* What others have committed, and freed, is found by the tick; a failing row keeps its slot. */
+START_TEST(pooled_rows_of_others_are_found)
+{
+	struct outbox_settings settings = with_pools();
+	struct outbox_parcel *parcels[3];
+	struct rig *rig = rig_start(&settings);
+
+	rig->confirm = true;
+	rig->failures = 2;
+	given_slots(rig, 1);
+	for (uint32_t i = 0; i < ARRAY_LEN(parcels); i++)
+		parcels[i] = step_pooled(rig, i + 1, false);
+	wait_published(rig, 3);
+	for (uint32_t i = 0; i < 3; i++)
+		check_published(rig, i, "1.1.0");
+	wait_rows(rig, 2);
+	for (uint32_t i = 1; i < ARRAY_LEN(parcels); i++) {
+		end_session(rig, i);
+		wait_rows(rig, 2 - i);
+	}
+	ck_assert_uint_eq(rig->published_count, 5);
+	check_published(rig, 3, "2.1.0");
+	check_published(rig, 4, "3.1.0");
+	for (uint32_t i = 0; i < ARRAY_LEN(parcels); i++)
+		outbox_parcel_free(&parcels[i]);
+	rig_free(rig);
+}
+END_TEST
+
 static Suite *outbox_suite(void)
 {
 	Suite *suite = suite_create("outbox");
@@ -975,7 +1082,7 @@ static Suite *outbox_suite(void)
 		     stop_gives_back_what_is_not_confirmed, stop_leaves_a_deaf_publisher_its_publications,
 		     stop_during_a_scan_leaves_no_stamp, withdrawn_row_is_not_sent,
 		     withdrawn_head_in_backoff_lets_its_group_go_on, withdrawn_row_on_its_way_is_not_tried_again,
-		     withdrawn_row_of_a_commit_without_an_answer);
+		     withdrawn_row_of_a_commit_without_an_answer, pooled_row_waits_for_its_slot, pooled_rows_of_others_are_found);
 	suite_add_tcase(suite, tcase);
 	return suite;
 }
