@@ -175,6 +175,8 @@ static void commit_outbox(struct checker *checker, const struct segment_call *ca
 			continue; /* a commit without an instance may come twice */
 		if (str_equal(p[3].strs[i], STR("reminders")))
 			checker_timer_fired(checker, p[2].ids[i], p[14].strs[i]);
+		if (str_equal(p[3].strs[i], STR("rounds")))
+			checker_tick_sent(checker, p[14].strs[i]);
 		send = mem_zalloc(sizeof(*send));
 		send->instance = p[2].ids[i];
 		snprintf(send->channel, sizeof(send->channel), "%.*s", STR_ARG(p[3].strs[i]));
@@ -343,6 +345,9 @@ void checker_commit(struct checker *checker, const struct process *process,
 			break;
 		case STATEMENT_TIMER_INSERT:
 			checker_timers_set(checker, call);
+			break;
+		case STATEMENT_SCHEDULE_ADVANCE:
+			checker_ticks_advance(checker, call);
 			break;
 		case STATEMENT_OUTBOX_INSERT:
 		case STATEMENT_OUTBOX_INSERT_ONCE:

@@ -11,7 +11,7 @@
  * channel, no row goes before it was sent. At the end: every order has ended as it must, once (G5), with its messages
  * under one key each; dead letters are exactly those of what cannot succeed, whole and once each (G9); records of one key
  * took effect in their order (G8); nothing is held by anybody. Of timers: none fires before its time or twice, and none that is
- * due stays.
+ * due stays. Of the start timer: each of its times begins one instance, or is passed over together with others that are late.
  *
  * Life cycle: checker_new before the database and the cluster, checker_free after them. Threads: one.
  */
@@ -51,6 +51,11 @@ uint64_t checker_early_met(const struct checker *checker);
 /* Timers that were set; those of them beside a wait that have fired. */
 uint64_t checker_timers(const struct checker *checker);
 uint64_t checker_reminders(const struct checker *checker);
+/* Instances that a start timer has begun; those of them that stand for several times. */
+uint64_t checker_ticks(const struct checker *checker);
+uint64_t checker_ticks_coalesced(const struct checker *checker);
+/* The clock of a replica is not the others' from now on. */
+void checker_clock_jumps(struct checker *checker);
 
 /* Whether there is nothing left to do. */
 bool checker_is_settled(const struct checker *checker);

@@ -43,7 +43,8 @@ bool checker_is_settled(const struct checker *checker)
 	for (size_t i = 0; i < ARRAY_LEN(queues); i++)
 		if (!sim_rabbit_is_drained(checker->load->rabbit, queues[i]))
 			return false;
-	return !table_first(&tx, TABLE_OUTBOX) && !table_first(&tx, TABLE_KEPT) && !table_first(&tx, TABLE_TIMER);
+	return !table_first(&tx, TABLE_OUTBOX) && !table_first(&tx, TABLE_KEPT) && !table_first(&tx, TABLE_TIMER) &&
+	       checker_ticks_are_over(checker);
 }
 
 static void fail_undrained(struct checker *checker, const char *queue)
@@ -86,10 +87,10 @@ void checker_fail_unsettled(struct checker *checker)
 	for (size_t i = 0; i < ARRAY_LEN(queues); i++)
 		fail_undrained(checker, queues[i]);
 	sim_fail(checker->sim,
-		 "G11: not settled: %u outbox rows, %u kept messages and %u timers stay, %d of %d records "
+		 "G11: not settled: %u outbox rows, %u kept messages and %u timers stay, %u ticks, %d of %d records "
 		 "produced",
 		 table_count(checker, TABLE_OUTBOX), table_count(checker, TABLE_KEPT), table_count(checker, TABLE_TIMER),
-		 checker->load->produced, checker->load->record_count);
+		 checker->tick_count, checker->load->produced, checker->load->record_count);
 }
 
 /* --- what came out --- */
@@ -244,10 +245,10 @@ static void check_instances(struct checker *checker)
 	}
 	for (int i = 0; i < checker->load->order_count; i++)
 		steps += 2 + checker->load->orders[i].parts; /* its start, its parts, its pause */
-	steps += (int64_t)checker->reminders;
-	if (count != (uint32_t)checker->load->order_count)
-		sim_fail(checker->sim, "G5: %u instances of %d orders", count,
-			 checker->load->order_count);
+	steps += (int64_t)checker->reminders + checker->tick_count;
+	if (count != (uint32_t)checker->load->order_count + checker->tick_count)
+		sim_fail(checker->sim, "G5: %u instances of %d orders and %u ticks", count, checker->load->order_count,
+			 checker->tick_count);
 	if (versions != steps)
 		sim_fail(checker->sim, "G3: %lld versions of %lld steps", (long long)versions,
 			 (long long)steps);
@@ -351,6 +352,7 @@ void checker_end(struct checker *checker)
 	check_events(checker);
 	check_key_order(checker);
 	check_instances(checker);
+	checker_ticks_end(checker);
 	check_rows(checker);
 	check_leases(checker);
 }

@@ -37,6 +37,13 @@ struct seen_timer {
 	uint32_t fires;
 };
 
+/* A time of the start timer that has begun an instance. */
+struct seen_tick {
+	int64_t due_us;
+	uint32_t sends; /* of its instance */
+};
+#define SEEN_TICKS_MAX 16
+
 /* An early message that somebody waits for. */
 struct seen_pair {
 	struct id message;
@@ -57,6 +64,11 @@ struct checker {
 	struct seen_timer *timers;
 	uint32_t timer_count;
 	uint64_t reminders, early_met;
+	struct seen_tick ticks[SEEN_TICKS_MAX];
+	uint32_t tick_count;
+	int64_t next_tick_us, ticks_left, tick_seen_us; /* by the last commit of one, and when that was */
+	uint64_t ticks_coalesced;
+	bool clocks_differ;
 	int64_t late_since_us, late_seen_us; /* since when a timer that is long due stays, and when that was seen last */
 	struct seen_pair pairs[SEEN_PAIRS_MAX];
 	uint32_t pair_count;
@@ -80,6 +92,11 @@ void checker_delivery_order(struct checker *checker, const struct load_event *ev
 void checker_timers_set(struct checker *checker, const struct segment_call *call);
 void checker_timer_fired(struct checker *checker, struct id instance, struct str body);
 void checker_timers_late(struct checker *checker);
+/* The start timer is moved on; its instance says so; at the end; whether it has no more times. */
+void checker_ticks_advance(struct checker *checker, const struct segment_call *call);
+void checker_tick_sent(struct checker *checker, struct str body);
+void checker_ticks_end(struct checker *checker);
+bool checker_ticks_are_over(const struct checker *checker);
 /* checker_early.c: looks for early messages that somebody waits for, and nobody brings to him. */
 void checker_early(struct checker *checker);
 /* NULL: a record of nobody's. */

@@ -332,6 +332,7 @@ static void server_deaf(const struct sim_database *database, struct segment *seg
 		enum statement_id *statement = &segment->calls[i].statement;
 
 		if ((database->settings.timer_lost && *statement == STATEMENT_TIMER_INSERT) ||
+		    (database->settings.schedule_stays && *statement == STATEMENT_SCHEDULE_ADVANCE) ||
 		    (database->settings.timer_stays &&
 		     (*statement == STATEMENT_TIMER_DELETE || *statement == STATEMENT_TIMER_DROP)))
 			*statement = STATEMENT_PING;

@@ -43,6 +43,7 @@ struct sim_database_settings {
 	bool timer_eager;   /* timers count as due some seconds before they are */
 	bool timer_lost;    /* a step's timer is not there */
 	bool timer_stays;   /* and does not go */
+	bool schedule_stays; /* a start timer is not moved on */
 	/* Called right before a segment that writes, at the same instant. */
 	void (*running)(void *user, const struct segment *segment);
 	/* Called after each segment that wrote has committed, with its calls as they were sent. */

@@ -217,6 +217,7 @@ static void load_make(struct load *load)
 	sim_cluster_topic_make(cluster, "stock", OUT_PARTITIONS);
 	sim_cluster_topic_make(cluster, "replies", OUT_PARTITIONS);
 	sim_cluster_topic_make(cluster, "reminders", OUT_PARTITIONS);
+	sim_cluster_topic_make(cluster, "rounds", OUT_PARTITIONS);
 	sim_rabbit_queue_make(rabbit, "deals", load->queue_kind);
 	sim_rabbit_queue_make(rabbit, "notes", RABBIT_QUEUE_QUORUM);
 	sim_rabbit_queue_make(rabbit, "answers", RABBIT_QUEUE_CLASSIC);

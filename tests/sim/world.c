@@ -368,6 +368,7 @@ static void fault_on_slot(struct world *world, enum fault_kind kind, struct slot
 		break;
 	case FAULT_CLOCK:
 		sim_note(world->sim, "the clock of %s jumps", slot->name);
+		checker_clock_jumps(world->checker);
 		process_shift_wall(slot->process,
 				   sim_between(world->sim, -60 * US_PER_S, 60 * US_PER_S));
 		break;
@@ -626,6 +627,7 @@ static void build_database(struct world *world)
 		.timer_eager = bug == BUG_TIMER_EAGER,
 		.timer_lost = bug == BUG_TIMER_LOST,
 		.timer_stays = bug == BUG_TIMER_STAYS,
+		.schedule_stays = bug == BUG_SCHEDULE_STAYS,
 		.running = world_running,
 		.committed = world_commit,
 		.user = world,
@@ -747,6 +749,8 @@ static void world_count(struct world *world, struct world_result *result)
 		.early_met = checker_early_met(world->checker),
 		.timers = checker_timers(world->checker),
 		.reminders = checker_reminders(world->checker),
+		.ticks = checker_ticks(world->checker),
+		.ticks_coalesced = checker_ticks_coalesced(world->checker),
 		.deliveries = r->delivered,
 		.deliveries_again = r->redelivered,
 		.acks = r->acked,

@@ -28,7 +28,8 @@
 	X(EARLY_NO_LAST_LOOK, "early-no-last-look") \
 	X(TIMER_EAGER, "timer-before-its-time") \
 	X(TIMER_LOST, "timer-not-set") \
-	X(TIMER_STAYS, "timer-not-removed")
+	X(TIMER_STAYS, "timer-not-removed") \
+	X(SCHEDULE_STAYS, "start-timer-not-moved-on")
 
 enum world_bug {
 	BUG_NONE,
@@ -70,6 +71,8 @@ struct world_options {
 	X(early_met) \
 	X(timers) \
 	X(reminders) \
+	X(ticks) \
+	X(ticks_coalesced) \
 	X(deliveries) \
 	X(deliveries_again) \
 	X(acks) \
