@@ -144,6 +144,7 @@ static void commit_fence(struct checker *checker, const struct segment_call *cal
 				 id_format(p[2].ids[i], id), (long long)seen->version,
 				 (long long)p[4].ints[i]);
 		seen->version++;
+		seen->since_us = sim_now_us(checker->sim);
 	}
 }
 
@@ -155,6 +156,7 @@ static void commit_spawn(struct checker *checker, const struct segment_call *cal
 		struct seen_instance *seen = mem_zalloc(sizeof(*seen));
 
 		seen->version = p[6].ints[i];
+		seen->since_us = sim_now_us(checker->sim);
 		if (seen->version != 1)
 			sim_fail(checker->sim, "G3: an instance begins with version %lld",
 				 (long long)seen->version);
@@ -177,6 +179,10 @@ static void commit_outbox(struct checker *checker, const struct segment_call *ca
 			checker_timer_fired(checker, p[2].ids[i], p[14].strs[i]);
 		if (str_equal(p[3].strs[i], STR("rounds")))
 			checker_tick_sent(checker, p[14].strs[i]);
+		if (str_equal(p[3].strs[i], STR("heard")))
+			checker_news_heard(checker, p[2].ids[i], p[14].strs[i]);
+		if (str_equal(p[3].strs[i], STR("read")))
+			checker_news_read(checker, p[14].strs[i]);
 		send = mem_zalloc(sizeof(*send));
 		send->instance = p[2].ids[i];
 		snprintf(send->channel, sizeof(send->channel), "%.*s", STR_ARG(p[3].strs[i]));
@@ -330,6 +336,7 @@ void checker_commit(struct checker *checker, const struct process *process,
 			break;
 		case STATEMENT_KEPT_INSERT:
 			commit_kept(checker, call);
+			checker_targets_kept(checker, call);
 			break;
 		case STATEMENT_INBOX_INSERT:
 			commit_inbox(checker, process, call);
@@ -346,6 +353,9 @@ void checker_commit(struct checker *checker, const struct process *process,
 		case STATEMENT_TIMER_INSERT:
 			checker_timers_set(checker, call);
 			break;
+		case STATEMENT_KEPT_DELETE:
+			checker_targets_removed(checker, segment, call);
+			break;
 		case STATEMENT_SCHEDULE_ADVANCE:
 			checker_ticks_advance(checker, call);
 			break;
@@ -360,6 +370,7 @@ void checker_commit(struct checker *checker, const struct process *process,
 			break;
 		}
 	}
+	checker_news_commit(checker);
 }
 
 /* --- offsets and records --- */
@@ -382,7 +393,7 @@ void checker_offset(void *user, const char *topic, int32_t partition, int64_t fr
 
 static bool topic_is_input(const char *topic)
 {
-	return strcmp(topic, "orders") == 0 || strcmp(topic, "payments") == 0;
+	return strcmp(topic, "orders") == 0 || strcmp(topic, "payments") == 0 || strcmp(topic, "news") == 0;
 }
 
 /* First copies of one instance and channel come in the order of their commits. */
@@ -509,6 +520,7 @@ void checker_free(struct checker **checker)
 	values_free(&c->sends);
 	values_free(&c->refusals);
 	free(c->timers);
+	free(c->targets);
 	free(c);
 	*checker = NULL;
 }

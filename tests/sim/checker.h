@@ -11,7 +11,9 @@
  * channel, no row goes before it was sent. At the end: every order has ended as it must, once (G5), with its messages
  * under one key each; dead letters are exactly those of what cannot succeed, whole and once each (G9); records of one key
  * took effect in their order (G8); nothing is held by anybody. Of timers: none fires before its time or twice, and none that is
- * due stays. Of the start timer: each of its times begins one instance, or is passed over together with others that are late.
+ * due stays. Of the start timer: each of its times begins one instance, or is passed over together with others that are late. Of the
+ * news: whoever waited before they came and does so still when they are committed is a target; each target has them once, in
+ * order, or is gone.
  *
  * Life cycle: checker_new before the database and the cluster, checker_free after them. Threads: one.
  */
@@ -54,6 +56,9 @@ uint64_t checker_reminders(const struct checker *checker);
 /* Instances that a start timer has begun; those of them that stand for several times. */
 uint64_t checker_ticks(const struct checker *checker);
 uint64_t checker_ticks_coalesced(const struct checker *checker);
+/* Rows of messages for several; those that found their instance gone. */
+uint64_t checker_targets(const struct checker *checker);
+uint64_t checker_targets_passed(const struct checker *checker);
 /* The clock of a replica is not the others' from now on. */
 void checker_clock_jumps(struct checker *checker);
 

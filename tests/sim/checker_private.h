@@ -11,6 +11,8 @@
 
 struct seen_instance {
 	int64_t version;
+	int64_t since_us; /* when it came to that */
+	int64_t heard;	  /* offset of the latest news that it has taken, and one */
 };
 
 /* What one replica was refused of one instance. */
@@ -44,6 +46,15 @@ struct seen_tick {
 };
 #define SEEN_TICKS_MAX 16
 
+/* One target of the news. */
+struct seen_target {
+	struct id row;
+	const struct load_event *event;
+	struct id instance; /* all zero: a new one */
+	bool done;
+	uint32_t heard;
+};
+
 /* An early message that somebody waits for. */
 struct seen_pair {
 	struct id message;
@@ -69,6 +80,9 @@ struct checker {
 	int64_t next_tick_us, ticks_left, tick_seen_us; /* by the last commit of one, and when that was */
 	uint64_t ticks_coalesced;
 	bool clocks_differ;
+	struct seen_target *targets;
+	uint32_t target_count;
+	uint64_t heard, read, targets_passed;
 	int64_t late_since_us, late_seen_us; /* since when a timer that is long due stays, and when that was seen last */
 	struct seen_pair pairs[SEEN_PAIRS_MAX];
 	uint32_t pair_count;
@@ -95,6 +109,13 @@ void checker_timers_late(struct checker *checker);
 /* The start timer is moved on; its instance says so; at the end; whether it has no more times. */
 void checker_ticks_advance(struct checker *checker, const struct segment_call *call);
 void checker_tick_sent(struct checker *checker, struct str body);
+/* checker_news.c: targets that are kept and removed; what they say; when all of a commit has been seen; at the end. */
+void checker_targets_kept(struct checker *checker, const struct segment_call *call);
+void checker_targets_removed(struct checker *checker, const struct segment *segment, const struct segment_call *call);
+void checker_news_heard(struct checker *checker, struct id instance, struct str body);
+void checker_news_read(struct checker *checker, struct str body);
+void checker_news_commit(struct checker *checker);
+void checker_news_end(struct checker *checker);
 void checker_ticks_end(struct checker *checker);
 bool checker_ticks_are_over(const struct checker *checker);
 /* checker_early.c: looks for early messages that somebody waits for, and nobody brings to him. */

@@ -325,7 +325,19 @@ static void server_blind(struct sim_database *database, struct segment *segment)
 		waits->rows.row_count = 0;
 }
 
-/* The planted bugs of timers: statements that do nothing. */
+/* A planted bug of several targets: the last of them has no row. */
+static void server_loses(const struct sim_database *database, struct segment *segment)
+{
+	struct segment_call *call = segment_find(segment, STATEMENT_KEPT_INSERT);
+	struct column *columns = call ? (struct column *)(uintptr_t)call->params : NULL;
+
+	if (!database->settings.target_lost || !call || columns[0].count < 2)
+		return;
+	for (size_t i = 0; i < strlen(statement_info(STATEMENT_KEPT_INSERT)->params); i++)
+		columns[i].count--;
+}
+
+/* Planted bugs of timers and targets: statements that do nothing. */
 static void server_deaf(const struct sim_database *database, struct segment *segment)
 {
 	for (uint32_t i = 0; i < segment->call_count; i++) {
@@ -333,6 +345,7 @@ static void server_deaf(const struct sim_database *database, struct segment *seg
 
 		if ((database->settings.timer_lost && *statement == STATEMENT_TIMER_INSERT) ||
 		    (database->settings.schedule_stays && *statement == STATEMENT_SCHEDULE_ADVANCE) ||
+		    (database->settings.target_stays && *statement == STATEMENT_KEPT_DELETE) ||
 		    (database->settings.timer_stays &&
 		     (*statement == STATEMENT_TIMER_DELETE || *statement == STATEMENT_TIMER_DROP)))
 			*statement = STATEMENT_PING;
@@ -356,6 +369,7 @@ static void server_run(struct sim_database *database, const struct process *proc
 	if (database->settings.timer_eager && segment_find(segment, STATEMENT_TIMER_DUE))
 		wall_us += TIMER_EAGER_US;
 	server_deaf(database, segment);
+	server_loses(database, segment);
 
 	if (server_answers(database, segment))
 		return;

@@ -44,6 +44,8 @@ struct sim_database_settings {
 	bool timer_lost;    /* a step's timer is not there */
 	bool timer_stays;   /* and does not go */
 	bool schedule_stays; /* a start timer is not moved on */
+	bool target_lost; /* of several kept messages in one commit the last is not there */
+	bool target_stays; /* the row of a target does not go with its effect */
 	/* Called right before a segment that writes, at the same instant. */
 	void (*running)(void *user, const struct segment *segment);
 	/* Called after each segment that wrote has committed, with its calls as they were sent. */

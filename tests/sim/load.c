@@ -42,6 +42,7 @@ static bool load_append(struct load *load, struct load_event *event, const char 
 		return true;
 	event->partition = partition;
 	event->offset = offset;
+	event->since_us = sim_now_us(load->sim);
 	return true;
 }
 
@@ -180,6 +181,26 @@ static void load_hopeless(struct load *load, int64_t span_us)
 	}
 }
 
+/* All under one key, so that they have an order; some come twice. */
+static void load_news(struct load *load, int64_t span_us)
+{
+	struct sim *sim = load->sim;
+
+	for (uint64_t i = sim_below(sim, 7); i > 0; i--) {
+		struct load_event *event = &load->events[load->event_count];
+		int64_t at_us = sim_between(sim, 0, span_us);
+
+		assert(load->event_count < LOAD_EVENTS_MAX);
+		*event = (struct load_event){.kind = LOAD_NEWS, .topic = "news", .order = -1, .offset = -1};
+		snprintf(event->id, sizeof(event->id), "e-%d", ++load->event_count);
+		snprintf(event->key, sizeof(event->key), "daily");
+		snprintf(event->body, sizeof(event->body), "{\"paper\":\"daily\",\"n\":%d}", load->event_count);
+		load_plan(load, event, event->key, at_us);
+		if (sim_chance(sim, 300000))
+			load_plan(load, event, event->key, at_us + sim_between(sim, 0, span_us / 4));
+	}
+}
+
 /* Now and then a topic is made only when replicas already want it. */
 static void make_payments(struct loop_timer *timer)
 {
@@ -218,6 +239,9 @@ static void load_make(struct load *load)
 	sim_cluster_topic_make(cluster, "replies", OUT_PARTITIONS);
 	sim_cluster_topic_make(cluster, "reminders", OUT_PARTITIONS);
 	sim_cluster_topic_make(cluster, "rounds", OUT_PARTITIONS);
+	sim_cluster_topic_make(cluster, "news", PARTITIONS);
+	sim_cluster_topic_make(cluster, "heard", OUT_PARTITIONS);
+	sim_cluster_topic_make(cluster, "read", OUT_PARTITIONS);
 	sim_rabbit_queue_make(rabbit, "deals", load->queue_kind);
 	sim_rabbit_queue_make(rabbit, "notes", RABBIT_QUEUE_QUORUM);
 	sim_rabbit_queue_make(rabbit, "answers", RABBIT_QUEUE_CLASSIC);
@@ -248,6 +272,7 @@ void load_init(struct load *load, struct sim *sim, struct sim_cluster *cluster,
 	make_later(load, &load->make_slips, make_slips, 20000000);
 	load_orders(load, span_us, hot);
 	load_hopeless(load, span_us);
+	load_news(load, span_us);
 }
 
 void load_done(struct load *load)

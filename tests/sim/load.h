@@ -21,6 +21,7 @@
 enum load_kind {
 	LOAD_ORDER,     /* starts an instance */
 	LOAD_PAYMENT,   /* for an order, perhaps one too many */
+	LOAD_NEWS,      /* for all who wait for news, and one who begins */
 	LOAD_UNMATCHED, /* for an order that never comes */
 	LOAD_INVALID,   /* an order without its id */
 	LOAD_POISON,    /* not JSON */
@@ -55,8 +56,10 @@ struct load_event {
 	/* The checker's. */
 	int32_t partition;     /* of its first record */
 	int64_t offset;        /* -1 = not there yet */
+	int64_t since_us;      /* when it came to be there */
 	uint64_t effect, dead; /* at which commit; 0 = none */
 	bool kept;	       /* the database has kept it */
+	bool read;	       /* news: one has begun with them */
 	struct load_receipt *receipts;
 	size_t receipt_count;
 };

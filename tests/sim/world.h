@@ -29,7 +29,9 @@
 	X(TIMER_EAGER, "timer-before-its-time") \
 	X(TIMER_LOST, "timer-not-set") \
 	X(TIMER_STAYS, "timer-not-removed") \
-	X(SCHEDULE_STAYS, "start-timer-not-moved-on")
+	X(SCHEDULE_STAYS, "start-timer-not-moved-on") \
+	X(TARGET_LOST, "target-lost") \
+	X(TARGET_STAYS, "target-not-removed")
 
 enum world_bug {
 	BUG_NONE,
@@ -73,6 +75,8 @@ struct world_options {
 	X(reminders) \
 	X(ticks) \
 	X(ticks_coalesced) \
+	X(targets) \
+	X(targets_passed) \
 	X(deliveries) \
 	X(deliveries_again) \
 	X(acks) \
