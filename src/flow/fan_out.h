@@ -5,7 +5,7 @@
  * done with its broker. Each of these goes through a lane like any other, and its step removes it.
  *
  * Messages for one instance keep their order: the rows for one instance and channel have one order key, and a message for one
- * instance alone goes behind such rows if there are any.
+ * instance alone goes behind such rows if there are any. Likewise the rows that begin a process with messages of one order.
  *
  * Life cycle: everything is in the turn's arena and its request's. Threads: the lane's executor.
  */

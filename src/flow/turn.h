@@ -74,7 +74,8 @@ struct turn {
 	enum turn_after { TURN_AFTER_ANSWER, TURN_AFTER_REJECT } after;
 	struct error error;
 
-	struct envelope_note relayed_note; /* while it is looked for rows before a relay */
+	struct envelope_note relayed_note; /* while it is looked for rows before a relay or a spawn */
+	const struct subscription *relayed_start; /* the same: the start event; NULL = a relay */
 	struct id failed_instance;     /* for whom the message was, FAILED; none = all zero */
 
 	union {

@@ -110,12 +110,26 @@ static void turn_looked_before(struct task *done)
 
 	if (resolve->base.outcome != STORE_OK)
 		turn_answer_error(turn, ANSWER_UNAVAILABLE, CODE_DISPATCH_UNAVAILABLE, resolve->base.error.text);
+	else if (!resolve->kept_ahead && turn->relayed_start)
+		turn_spawn(turn, turn->relayed_start->node, turn->relayed_start->deployment->id);
 	else if (!resolve->kept_ahead)
 		turn_go_to(turn, &turn->relayed_note);
-	else if (turn->request->resolve_only)
+	else if (turn->request->resolve_only && !turn->relayed_start)
 		turn_answer_joined(turn, &turn->relayed_note, 1);
 	else
 		turn_fan_out(turn, &turn->relayed_note, 1);
+}
+
+/* Whether a row for the one target in relayed_note goes first. */
+static void turn_look_before(struct turn *turn)
+{
+	turn->ask.resolve = (struct store_resolve){
+		.base = {.reply_to = turn->lane->executor->loop, .done.run = turn_looked_before, .arena = &turn->arena},
+		.tenant = turn->request->tenant,
+		.order_key = fan_out_order_key(turn, &turn->relayed_note),
+		.kept_before = INT64_MAX,
+	};
+	store_resolve(turn->lane->set->store, &turn->ask.resolve);
 }
 
 /*
@@ -132,13 +146,23 @@ static void turn_relay(struct turn *turn, const struct store_wait *wait)
 		turn_go_to(turn, &turn->relayed_note);
 		return;
 	}
-	turn->ask.resolve = (struct store_resolve){
-		.base = {.reply_to = turn->lane->executor->loop, .done.run = turn_looked_before, .arena = &turn->arena},
-		.tenant = request->tenant,
-		.order_key = fan_out_order_key(turn, &turn->relayed_note),
-		.kept_before = INT64_MAX,
-	};
-	store_resolve(turn->lane->set->store, &turn->ask.resolve);
+	turn->relayed_start = NULL;
+	turn_look_before(turn);
+}
+
+/*
+ * Of all processes one begins, and nobody waits. Where the channel broadcasts, a message before it, for which somebody did, may have left
+ * a row for the same process.
+ */
+static void turn_start(struct turn *turn, const struct correlate_targets *targets)
+{
+	if (!turn->route->channel->broadcast || id_is_none(turn->request->kept_key)) {
+		turn_spawn(turn, targets->start->node, targets->start->deployment->id);
+		return;
+	}
+	turn->relayed_note = targets->notes[0];
+	turn->relayed_start = targets->start;
+	turn_look_before(turn);
 }
 
 /* Its sender puts it in order first: what it does depends on what those before it do. */
@@ -181,7 +205,7 @@ static void turn_go(struct turn *turn, const struct correlate_targets *targets)
 	else if (targets->verdict == CORRELATE_SEVERAL)
 		turn_fan_out(turn, targets->notes, targets->count);
 	else if (targets->verdict == CORRELATE_START)
-		turn_spawn(turn, targets->start->node, targets->start->deployment->id);
+		turn_start(turn, targets);
 	else
 		turn_unmatched(turn);
 }

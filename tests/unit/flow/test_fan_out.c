@@ -197,6 +197,34 @@ START_TEST(every_process_has_its_own)
 }
 END_TEST
 
+/* The first has a row for the process that it begins, since somebody else waited; nobody does when the second comes. */
+START_TEST(instances_begin_in_order)
+{
+	struct memory_database *database = memory_database_new();
+	struct flow_fixture_settings settings = settings_new();
+	struct flow_fixture *f;
+
+	settings.executor = switch_executor_new(database, 2);
+	f = flow_fixture_new(&settings);
+	send_typed(f, "events", "fifth", NULL, "fifth", false, "{\"name\":\"x\"}");
+	ck_assert(flow_fixture_wait_settled(f, 1));
+	switch_executor_hold_background(settings.executor, true);
+	send_typed(f, "gazette", "", "k", "g1", false, "{\"name\":\"x\"}");
+	ck_assert(flow_fixture_wait_settled(f, 2));
+	send_typed(f, "events", "cancel", NULL, "cancel", false, "{\"name\":\"x\"}");
+	ck_assert(flow_fixture_wait_settled(f, 3));
+	send_typed(f, "gazette", "", "k", "g2", false, "{\"name\":\"y\"}");
+	ck_assert(flow_fixture_wait_settled(f, 4));
+	switch_executor_hold_background(settings.executor, false);
+	ck_assert(flow_fixture_wait_published(f, 2));
+	ck_assert_msg(strstr(f->published[0].body, "\"x\""), "%s came first", f->published[0].body);
+	ck_assert_msg(strstr(f->published[1].body, "\"y\""), "%s came second", f->published[1].body);
+	ck_assert(test_wait(nothing_kept, f, DEADLINE_MS));
+	flow_fixture_free(&f);
+	memory_database_free(&database);
+}
+END_TEST
+
 /* --- FAILED --- */
 
 static bool one_failed(void *arg)
@@ -315,7 +343,7 @@ static Suite *fan_out_suite(void)
 	tcase_add_loop_test(tcase, every_wait_has_it_once_and_in_order, 0, 2);
 	tcase_add_loop_test(tcase, early_it_waits_for_the_first, 0, 2);
 	tcase_add_loop_test(tcase, target_that_is_failed_is_held_and_restored, 0, 2);
-	TEST_ADD_ALL(tcase, target_that_is_gone_is_passed_over, targets_are_taken_over, every_process_has_its_own,
+	TEST_ADD_ALL(tcase, target_that_is_gone_is_passed_over, targets_are_taken_over, every_process_has_its_own, instances_begin_in_order,
 		     relay_for_a_failed_instance_is_dead_lettered_after_the_hold, restored_within_the_hold_it_has_it);
 	suite_add_tcase(suite, tcase);
 	return suite;
