@@ -81,6 +81,8 @@ static void commit_inbox(struct checker *checker, const struct process *process,
 		event->effect = checker->commits;
 		if (event->kind == LOAD_ORDER)
 			checker->load->orders[event->order].instance = call->params[3].ids[i];
+		if (event->kind == LOAD_ITEM)
+			checker_item(checker, event, call->params[3].ids[i]);
 		if (event->is_amqp)
 			checker_delivery_order(checker, event, process);
 	}
@@ -95,6 +97,8 @@ static void dead_letter_check(struct checker *checker, const struct load_event *
 	if (event->kind == LOAD_ORDER)
 		sim_fail(checker->sim, "G9: order %s is dead-lettered",
 			 checker->load->orders[event->order].id);
+	if (event->kind == LOAD_ITEM)
+		sim_fail(checker->sim, "G9: item %s is dead-lettered", event->id);
 	if (event->effect)
 		sim_fail(checker->sim, "G9: event %s is dead-lettered after its effect", event->id);
 }
@@ -179,6 +183,8 @@ static void commit_outbox(struct checker *checker, const struct segment_call *ca
 			checker_timer_fired(checker, p[2].ids[i], p[14].strs[i]);
 		if (str_equal(p[3].strs[i], STR("rounds")))
 			checker_tick_sent(checker, p[14].strs[i]);
+		if (str_equal(p[3].strs[i], STR("packed")))
+			checker_packed(checker, p[2].ids[i], p[14].strs[i]);
 		if (str_equal(p[3].strs[i], STR("heard")))
 			checker_news_heard(checker, p[2].ids[i], p[14].strs[i]);
 		if (str_equal(p[3].strs[i], STR("read")))
@@ -224,6 +230,8 @@ static uint64_t payments_open(const struct checker *checker, struct id instance)
 
 		if (event->order >= 0 && event->kind == LOAD_PAYMENT && !event_is_done(event) &&
 		    id_equal(load->orders[event->order].instance, instance))
+			count += event->copies;
+		if (event->box >= 0 && !event_is_done(event) && id_equal(load->boxes[event->box].instance, instance))
 			count += event->copies;
 	}
 	return count;
@@ -393,7 +401,8 @@ void checker_offset(void *user, const char *topic, int32_t partition, int64_t fr
 
 static bool topic_is_input(const char *topic)
 {
-	return strcmp(topic, "orders") == 0 || strcmp(topic, "payments") == 0 || strcmp(topic, "news") == 0;
+	return strcmp(topic, "orders") == 0 || strcmp(topic, "payments") == 0 || strcmp(topic, "news") == 0 ||
+	       strcmp(topic, "items") == 0;
 }
 
 /* First copies of one instance and channel come in the order of their commits. */

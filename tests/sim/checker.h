@@ -13,7 +13,8 @@
  * took effect in their order (G8); nothing is held by anybody. Of timers: none fires before its time or twice, and none that is
  * due stays. Of the start timer: each of its times begins one instance, or is passed over together with others that are late. Of the
  * news: whoever waited before they came and does so still when they are committed is a target; each target has them once, in
- * order, or is gone.
+ * order, or is gone. Of a box, which the first of its items begins (onConflict="correlate"): there is one, and each item has one effect
+ * on it.
  *
  * Life cycle: checker_new before the database and the cluster, checker_free after them. Threads: one.
  */

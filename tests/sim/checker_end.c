@@ -6,7 +6,7 @@
 
 #include "base/alloc.h"
 
-static const char *const inputs[] = {"orders", "payments", "news"};
+static const char *const inputs[] = {"orders", "payments", "news", "items"};
 static const char *const queues[] = {"deals", "instalments"};
 
 /* --- the tables --- */
@@ -245,10 +245,10 @@ static void check_instances(struct checker *checker)
 	}
 	for (int i = 0; i < checker->load->order_count; i++)
 		steps += 2 + checker->load->orders[i].parts; /* its start, its parts, its pause */
-	steps += (int64_t)checker->reminders + 2 * checker->tick_count + (int64_t)(checker->heard + checker->read);
-	if (count != (uint32_t)checker->load->order_count + checker->tick_count + checker->read)
-		sim_fail(checker->sim, "G5: %u instances of %d orders, %u ticks and %llu news", count,
-			 checker->load->order_count, checker->tick_count, (unsigned long long)checker->read);
+	steps += (int64_t)checker->reminders + 2 * checker->tick_count + (int64_t)(checker->heard + checker->read) + checker_box_steps(checker);
+	if (count != (uint32_t)checker->load->order_count + checker->tick_count + checker->read + (uint32_t)checker->load->box_count)
+		sim_fail(checker->sim, "G5: %u instances of %d orders, %u ticks, %llu news and %d boxes", count,
+			 checker->load->order_count, checker->tick_count, (unsigned long long)checker->read, checker->load->box_count);
 	if (versions != steps)
 		sim_fail(checker->sim, "G3: %lld versions of %lld steps", (long long)versions,
 			 (long long)steps);
@@ -302,6 +302,7 @@ static void check_events(struct checker *checker)
 			break;
 		case LOAD_PAYMENT:
 		case LOAD_NEWS:
+		case LOAD_ITEM:
 			break;
 		case LOAD_UNMATCHED:
 		case LOAD_INVALID:
@@ -355,6 +356,7 @@ void checker_end(struct checker *checker)
 	check_instances(checker);
 	checker_ticks_end(checker);
 	checker_news_end(checker);
+	checker_boxes_end(checker);
 	check_rows(checker);
 	check_leases(checker);
 }

@@ -17,6 +17,9 @@ static bool is_round(const struct checker *checker, struct id instance)
 	for (int i = 0; i < checker->load->order_count; i++)
 		if (id_equal(checker->load->orders[i].instance, instance))
 			return false;
+	for (int i = 0; i < checker->load->box_count; i++)
+		if (id_equal(checker->load->boxes[i].instance, instance))
+			return false;
 	return true;
 }
 
@@ -137,7 +140,10 @@ void checker_news_read(struct checker *checker, struct str body)
 	checker->read++;
 	if (event->read)
 		sim_fail(checker->sim, "G5: two begin with event %s", event->id);
+	if (event->offset < checker->read_to)
+		sim_fail(checker->sim, "G8: one begins with event %s behind a later one", event->id);
 	event->read = true;
+	checker->read_to = event->offset + 1;
 }
 
 static bool is_target(const struct checker *checker, const struct load_event *event, struct id instance)

@@ -337,7 +337,7 @@ static void server_loses(const struct sim_database *database, struct segment *se
 		columns[i].count--;
 }
 
-/* Planted bugs of timers and targets: statements that do nothing. */
+/* Planted bugs of timers, targets and aliases: statements that do nothing. */
 static void server_deaf(const struct sim_database *database, struct segment *segment)
 {
 	for (uint32_t i = 0; i < segment->call_count; i++) {
@@ -346,6 +346,7 @@ static void server_deaf(const struct sim_database *database, struct segment *seg
 		if ((database->settings.timer_lost && *statement == STATEMENT_TIMER_INSERT) ||
 		    (database->settings.schedule_stays && *statement == STATEMENT_SCHEDULE_ADVANCE) ||
 		    (database->settings.target_stays && *statement == STATEMENT_KEPT_DELETE) ||
+		    (database->settings.alias_lost && *statement == STATEMENT_ALIAS_INSERT_UNIQUE) ||
 		    (database->settings.timer_stays &&
 		     (*statement == STATEMENT_TIMER_DELETE || *statement == STATEMENT_TIMER_DROP)))
 			*statement = STATEMENT_PING;
@@ -388,6 +389,7 @@ static void server_run(struct sim_database *database, const struct process *proc
 	server_blind(database, segment);
 	segment->xid = xid;
 	database->stats.fenced += segment->outcome == SEGMENT_GATED && segment->gate == GATE_FENCE;
+	database->stats.alias_conflicts += segment->outcome == SEGMENT_GATED && segment->gate == GATE_ALIAS;
 	xact_set(database, xid,
 		 segment->outcome == SEGMENT_COMMITTED ? XACT_COMMITTED : XACT_ABORTED);
 	if (segment->outcome != SEGMENT_COMMITTED || !segment->writes)

@@ -46,6 +46,7 @@ struct sim_database_settings {
 	bool schedule_stays; /* a start timer is not moved on */
 	bool target_lost; /* of several kept messages in one commit the last is not there */
 	bool target_stays; /* the row of a target does not go with its effect */
+	bool alias_lost; /* a unique alias is not there */
 	/* Called right before a segment that writes, at the same instant. */
 	void (*running)(void *user, const struct segment *segment);
 	/* Called after each segment that wrote has committed, with its calls as they were sent. */
@@ -80,7 +81,7 @@ bool sim_database_run(struct sim_database *database, struct segment *segment);
 struct memory_database *sim_database_tables(struct sim_database *database);
 
 struct sim_database_stats {
-	uint64_t segments, commits, doubts, cuts, locks, restarts, lost_commits, terminated, fenced;
+	uint64_t segments, commits, doubts, cuts, locks, restarts, lost_commits, terminated, fenced, alias_conflicts;
 };
 const struct sim_database_stats *sim_database_stats(const struct sim_database *database);
 

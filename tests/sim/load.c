@@ -92,7 +92,7 @@ static struct load_event *load_add(struct load *load, enum load_kind kind, const
 	struct load_event *event = &load->events[load->event_count];
 
 	assert(load->event_count < LOAD_EVENTS_MAX);
-	*event = (struct load_event){.kind = kind, .topic = topic, .order = order, .offset = -1};
+	*event = (struct load_event){.kind = kind, .topic = topic, .order = order, .box = -1, .offset = -1};
 	event->is_amqp = strcmp(topic, "deals") == 0 || strcmp(topic, "instalments") == 0;
 	snprintf(event->id, sizeof(event->id), "e-%d", ++load->event_count);
 	snprintf(event->key, sizeof(event->key), "%s", key);
@@ -181,6 +181,34 @@ static void load_hopeless(struct load *load, int64_t span_us)
 	}
 }
 
+/* Often all at about the same time, so that several want to begin it. */
+static void load_boxes(struct load *load, int64_t span_us)
+{
+	struct sim *sim = load->sim;
+
+	load->box_count = (int)sim_between(sim, 0, LOAD_BOXES_MAX);
+	for (int i = 0; i < load->box_count; i++) {
+		struct load_box *box = &load->boxes[i];
+		int64_t box_us = sim_between(sim, 0, span_us), wide_us = sim_chance(sim, 600000) ? 100 * US_PER_MS : 5 * US_PER_S;
+		uint64_t keys = sim_below(sim, 3);
+
+		snprintf(box->id, sizeof(box->id), "b-%d", i + 1);
+		box->parts = (int)sim_between(sim, 1, 5);
+		for (int k = 0; k < box->parts; k++) {
+			char key[24] = "";
+			struct load_event *event;
+
+			if (keys == 0)
+				snprintf(key, sizeof(key), "%s", box->id);
+			else if (keys == 1)
+				snprintf(key, sizeof(key), "%s-%d", box->id, k);
+			event = load_add(load, LOAD_ITEM, "items", -1, key, box_us + sim_between(sim, 0, wide_us), span_us);
+			event->box = i;
+			snprintf(event->body, sizeof(event->body), "{\"box\":\"%s\",\"parts\":%d,\"k\":%d}", box->id, box->parts, k);
+		}
+	}
+}
+
 /* All under one key, so that they have an order; some come twice. */
 static void load_news(struct load *load, int64_t span_us)
 {
@@ -191,7 +219,7 @@ static void load_news(struct load *load, int64_t span_us)
 		int64_t at_us = sim_between(sim, 0, span_us);
 
 		assert(load->event_count < LOAD_EVENTS_MAX);
-		*event = (struct load_event){.kind = LOAD_NEWS, .topic = "news", .order = -1, .offset = -1};
+		*event = (struct load_event){.kind = LOAD_NEWS, .topic = "news", .order = -1, .box = -1, .offset = -1};
 		snprintf(event->id, sizeof(event->id), "e-%d", ++load->event_count);
 		snprintf(event->key, sizeof(event->key), "daily");
 		snprintf(event->body, sizeof(event->body), "{\"paper\":\"daily\",\"n\":%d}", load->event_count);
@@ -240,6 +268,8 @@ static void load_make(struct load *load)
 	sim_cluster_topic_make(cluster, "reminders", OUT_PARTITIONS);
 	sim_cluster_topic_make(cluster, "rounds", OUT_PARTITIONS);
 	sim_cluster_topic_make(cluster, "news", PARTITIONS);
+	sim_cluster_topic_make(cluster, "items", PARTITIONS);
+	sim_cluster_topic_make(cluster, "packed", OUT_PARTITIONS);
 	sim_cluster_topic_make(cluster, "heard", OUT_PARTITIONS);
 	sim_cluster_topic_make(cluster, "read", OUT_PARTITIONS);
 	sim_rabbit_queue_make(rabbit, "deals", load->queue_kind);
@@ -273,6 +303,7 @@ void load_init(struct load *load, struct sim *sim, struct sim_cluster *cluster,
 	load_orders(load, span_us, hot);
 	load_hopeless(load, span_us);
 	load_news(load, span_us);
+	load_boxes(load, span_us);
 }
 
 void load_done(struct load *load)

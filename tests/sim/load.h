@@ -15,6 +15,7 @@
 
 #define LOAD_ORDERS_MAX  12
 #define LOAD_PARTS_MAX   10
+#define LOAD_BOXES_MAX   3
 #define LOAD_EVENTS_MAX  128
 #define LOAD_RECORDS_MAX 256
 
@@ -22,6 +23,7 @@ enum load_kind {
 	LOAD_ORDER,     /* starts an instance */
 	LOAD_PAYMENT,   /* for an order, perhaps one too many */
 	LOAD_NEWS,      /* for all who wait for news, and one who begins */
+	LOAD_ITEM,      /* begins a box, or goes into it */
 	LOAD_UNMATCHED, /* for an order that never comes */
 	LOAD_INVALID,   /* an order without its id */
 	LOAD_POISON,    /* not JSON */
@@ -33,6 +35,13 @@ struct load_order {
 	int payments; /* ≥ parts */
 	bool is_deal;
 	bool is_raced; /* its payments come about when it does: it parks while they are about to be kept as early */
+	struct id instance; /* the checker's; all zero: not there yet */
+};
+
+/* Its items are all alike: whichever has its effect first begins it. */
+struct load_box {
+	char id[16];
+	int parts;
 	struct id instance; /* the checker's; all zero: not there yet */
 };
 
@@ -50,6 +59,7 @@ struct load_event {
 	char key[24]; /* empty: none */
 	char body[96];
 	int order; /* index; -1 = none */
+	int box;   /* index; -1 = none */
 	uint32_t copies; /* records or messages */
 	int amount;
 	bool scattered; /* repeated under another key: it has no place in an order */
@@ -78,6 +88,8 @@ struct load {
 	struct sim_rabbit *rabbit;
 	struct load_order orders[LOAD_ORDERS_MAX];
 	int order_count;
+	struct load_box boxes[LOAD_BOXES_MAX];
+	int box_count;
 	struct load_event events[LOAD_EVENTS_MAX];
 	int event_count;
 	struct load_record records[LOAD_RECORDS_MAX];

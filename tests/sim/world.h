@@ -31,7 +31,8 @@
 	X(TIMER_STAYS, "timer-not-removed") \
 	X(SCHEDULE_STAYS, "start-timer-not-moved-on") \
 	X(TARGET_LOST, "target-lost") \
-	X(TARGET_STAYS, "target-not-removed")
+	X(TARGET_STAYS, "target-not-removed") \
+	X(ALIAS_LOST, "unique-alias-not-held")
 
 enum world_bug {
 	BUG_NONE,
@@ -77,6 +78,7 @@ struct world_options {
 	X(ticks_coalesced) \
 	X(targets) \
 	X(targets_passed) \
+	X(alias_conflicts) \
 	X(deliveries) \
 	X(deliveries_again) \
 	X(acks) \
