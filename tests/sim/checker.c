@@ -81,6 +81,8 @@ static void commit_inbox(struct checker *checker, const struct process *process,
 		event->effect = checker->commits;
 		if (event->kind == LOAD_ORDER)
 			checker->load->orders[event->order].instance = call->params[3].ids[i];
+		if (event->kind == LOAD_FRAIL)
+			checker_frail(checker, event, call->params[3].ids[i]);
 		if (event->kind == LOAD_ITEM)
 			checker_item(checker, event, call->params[3].ids[i]);
 		if (event->is_amqp)
@@ -97,9 +99,11 @@ static void dead_letter_check(struct checker *checker, const struct load_event *
 	if (event->kind == LOAD_ORDER)
 		sim_fail(checker->sim, "G9: order %s is dead-lettered",
 			 checker->load->orders[event->order].id);
+	if (event->kind == LOAD_FRAIL || event->kind == LOAD_SOFT)
+		sim_fail(checker->sim, "G9: event %s of a frail is dead-lettered", event->id);
 	if (event->kind == LOAD_ITEM)
 		sim_fail(checker->sim, "G9: item %s is dead-lettered", event->id);
-	if (event->effect)
+	if (event->effect && event->kind != LOAD_HARD)
 		sim_fail(checker->sim, "G9: event %s is dead-lettered after its effect", event->id);
 }
 
@@ -149,6 +153,7 @@ static void commit_fence(struct checker *checker, const struct segment_call *cal
 				 (long long)p[4].ints[i]);
 		seen->version++;
 		seen->since_us = sim_now_us(checker->sim);
+		checker_failure(checker, p[2].ids[i], p[5].ints[i]);
 	}
 }
 
@@ -230,6 +235,8 @@ static uint64_t payments_open(const struct checker *checker, struct id instance)
 
 		if (event->order >= 0 && event->kind == LOAD_PAYMENT && !event_is_done(event) &&
 		    id_equal(load->orders[event->order].instance, instance))
+			count += event->copies;
+		if (event->frail >= 0 && !event_is_done(event) && id_equal(load->frails[event->frail].instance, instance))
 			count += event->copies;
 		if (event->box >= 0 && !event_is_done(event) && id_equal(load->boxes[event->box].instance, instance))
 			count += event->copies;
@@ -402,7 +409,7 @@ void checker_offset(void *user, const char *topic, int32_t partition, int64_t fr
 static bool topic_is_input(const char *topic)
 {
 	return strcmp(topic, "orders") == 0 || strcmp(topic, "payments") == 0 || strcmp(topic, "news") == 0 ||
-	       strcmp(topic, "items") == 0;
+	       strcmp(topic, "items") == 0 || strcmp(topic, "frails") == 0 || strcmp(topic, "blows") == 0;
 }
 
 /* First copies of one instance and channel come in the order of their commits. */

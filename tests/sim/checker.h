@@ -14,7 +14,7 @@
  * due stays. Of the start timer: each of its times begins one instance, or is passed over together with others that are late. Of the
  * news: whoever waited before they came and does so still when they are committed is a target; each target has them once, in
  * order, or is gone. Of a box, which the first of its items begins (onConflict="correlate"): there is one, and each item has one effect
- * on it.
+ * on it. Of a step that fails: the instance has no waits and timers then; restored, it has them again.
  *
  * Life cycle: checker_new before the database and the cluster, checker_free after them. Threads: one.
  */
@@ -60,6 +60,9 @@ uint64_t checker_ticks_coalesced(const struct checker *checker);
 /* Rows of messages for several; those that found their instance gone. */
 uint64_t checker_targets(const struct checker *checker);
 uint64_t checker_targets_passed(const struct checker *checker);
+/* Steps that failed, and instances that were restored from it. */
+uint64_t checker_failures(const struct checker *checker);
+uint64_t checker_restores(const struct checker *checker);
 /* The clock of a replica is not the others' from now on. */
 void checker_clock_jumps(struct checker *checker);
 

@@ -6,7 +6,7 @@
 
 #include "base/alloc.h"
 
-static const char *const inputs[] = {"orders", "payments", "news", "items"};
+static const char *const inputs[] = {"orders", "payments", "news", "items", "frails", "blows"};
 static const char *const queues[] = {"deals", "instalments"};
 
 /* --- the tables --- */
@@ -245,10 +245,12 @@ static void check_instances(struct checker *checker)
 	}
 	for (int i = 0; i < checker->load->order_count; i++)
 		steps += 2 + checker->load->orders[i].parts; /* its start, its parts, its pause */
-	steps += (int64_t)checker->reminders + 2 * checker->tick_count + (int64_t)(checker->heard + checker->read) + checker_box_steps(checker);
-	if (count != (uint32_t)checker->load->order_count + checker->tick_count + checker->read + (uint32_t)checker->load->box_count)
-		sim_fail(checker->sim, "G5: %u instances of %d orders, %u ticks, %llu news and %d boxes", count,
-			 checker->load->order_count, checker->tick_count, (unsigned long long)checker->read, checker->load->box_count);
+	steps += (int64_t)checker->reminders + 2 * checker->tick_count + (int64_t)(checker->heard + checker->read) + checker_box_steps(checker) +
+		 2 * checker->load->frail_count + (int64_t)(checker->failures + checker->restores);
+	if (count != (uint32_t)checker->load->order_count + checker->tick_count + checker->read + (uint32_t)checker->load->box_count +
+			     (uint32_t)checker->load->frail_count)
+		sim_fail(checker->sim, "G5: %u instances of %d orders, %u ticks, %llu news, %d boxes and %d frails", count,
+			 checker->load->order_count, checker->tick_count, (unsigned long long)checker->read, checker->load->box_count, checker->load->frail_count);
 	if (versions != steps)
 		sim_fail(checker->sim, "G3: %lld versions of %lld steps", (long long)versions,
 			 (long long)steps);
@@ -303,6 +305,9 @@ static void check_events(struct checker *checker)
 		case LOAD_PAYMENT:
 		case LOAD_NEWS:
 		case LOAD_ITEM:
+		case LOAD_FRAIL:
+		case LOAD_HARD:
+		case LOAD_SOFT:
 			break;
 		case LOAD_UNMATCHED:
 		case LOAD_INVALID:
@@ -357,6 +362,7 @@ void checker_end(struct checker *checker)
 	checker_ticks_end(checker);
 	checker_news_end(checker);
 	checker_boxes_end(checker);
+	checker_failures_end(checker);
 	check_rows(checker);
 	check_leases(checker);
 }

@@ -17,6 +17,9 @@ static bool is_round(const struct checker *checker, struct id instance)
 	for (int i = 0; i < checker->load->order_count; i++)
 		if (id_equal(checker->load->orders[i].instance, instance))
 			return false;
+	for (int i = 0; i < checker->load->frail_count; i++)
+		if (id_equal(checker->load->frails[i].instance, instance))
+			return false;
 	for (int i = 0; i < checker->load->box_count; i++)
 		if (id_equal(checker->load->boxes[i].instance, instance))
 			return false;

@@ -12,6 +12,7 @@
 struct seen_instance {
 	int64_t version;
 	int64_t since_us; /* when it came to that */
+	bool failed;	  /* it is */
 	uint32_t items;	  /* that it has said */
 	int64_t heard;	  /* offset of the latest news that it has taken, and one */
 };
@@ -83,7 +84,7 @@ struct checker {
 	bool clocks_differ;
 	struct seen_target *targets;
 	uint32_t target_count;
-	uint64_t heard, read, targets_passed;
+	uint64_t heard, read, targets_passed, failures, restores;
 	int64_t read_to; /* offset of the latest news that one began with, and one */
 	int64_t late_since_us, late_seen_us; /* since when a timer that is long due stays, and when that was seen last */
 	struct seen_pair pairs[SEEN_PAIRS_MAX];
@@ -111,6 +112,10 @@ void checker_timers_late(struct checker *checker);
 /* The start timer is moved on; its instance says so; at the end; whether it has no more times. */
 void checker_ticks_advance(struct checker *checker, const struct segment_call *call);
 void checker_tick_sent(struct checker *checker, struct str body);
+/* checker_failures.c: one begins; a step of any instance and with what status; at the end. */
+void checker_frail(struct checker *checker, const struct load_event *event, struct id instance);
+void checker_failure(struct checker *checker, struct id instance, int64_t status);
+void checker_failures_end(struct checker *checker);
 /* checker_boxes.c: an item has had its effect on the instance; a box says how many it has; at the end; steps of all boxes. */
 void checker_item(struct checker *checker, const struct load_event *event, struct id instance);
 void checker_packed(struct checker *checker, struct id instance, struct str body);

@@ -92,7 +92,7 @@ static struct load_event *load_add(struct load *load, enum load_kind kind, const
 	struct load_event *event = &load->events[load->event_count];
 
 	assert(load->event_count < LOAD_EVENTS_MAX);
-	*event = (struct load_event){.kind = kind, .topic = topic, .order = order, .box = -1, .offset = -1};
+	*event = (struct load_event){.kind = kind, .topic = topic, .order = order, .box = -1, .frail = -1, .offset = -1};
 	event->is_amqp = strcmp(topic, "deals") == 0 || strcmp(topic, "instalments") == 0;
 	snprintf(event->id, sizeof(event->id), "e-%d", ++load->event_count);
 	snprintf(event->key, sizeof(event->key), "%s", key);
@@ -209,6 +209,41 @@ static void load_boxes(struct load *load, int64_t span_us)
 	}
 }
 
+static void load_frail_event(struct load *load, enum load_kind kind, int frail, int64_t at_us)
+{
+	struct load_event *event = &load->events[load->event_count];
+	char id[sizeof(load->frails[0].id)];
+
+	memcpy(id, load->frails[frail].id, sizeof(id));
+	assert(load->event_count < LOAD_EVENTS_MAX);
+	*event = (struct load_event){.kind = kind, .order = -1, .box = -1, .frail = frail, .offset = -1};
+	event->topic = kind == LOAD_FRAIL ? "frails" : "blows";
+	snprintf(event->id, sizeof(event->id), "e-%d", ++load->event_count);
+	snprintf(event->key, sizeof(event->key), "%s", id);
+	snprintf(event->body, sizeof(event->body), "{\"frail\":\"%s\",\"hard\":%s,\"n\":%d}", id,
+		 kind == LOAD_HARD ? "true" : "false", load->event_count);
+	load_plan(load, event, event->key, at_us);
+}
+
+/* Blows have one key and so an order; they may come before what they are for. */
+static void load_frails(struct load *load, int64_t span_us)
+{
+	struct sim *sim = load->sim;
+
+	load->frail_count = (int)sim_between(sim, 0, LOAD_FRAILS_MAX);
+	for (int i = 0; i < load->frail_count; i++) {
+		int64_t at_us = sim_between(sim, 0, span_us / 2);
+
+		snprintf(load->frails[i].id, sizeof(load->frails[i].id), "f-%d", i + 1);
+		load_frail_event(load, LOAD_FRAIL, i, at_us + sim_between(sim, 0, 2 * US_PER_S));
+		for (uint64_t k = sim_below(sim, 4); k > 0; k--) {
+			load_frail_event(load, LOAD_HARD, i, at_us);
+			at_us += sim_between(sim, 0, 4 * US_PER_S);
+		}
+		load_frail_event(load, LOAD_SOFT, i, at_us);
+	}
+}
+
 /* All under one key, so that they have an order; some come twice. */
 static void load_news(struct load *load, int64_t span_us)
 {
@@ -219,7 +254,7 @@ static void load_news(struct load *load, int64_t span_us)
 		int64_t at_us = sim_between(sim, 0, span_us);
 
 		assert(load->event_count < LOAD_EVENTS_MAX);
-		*event = (struct load_event){.kind = LOAD_NEWS, .topic = "news", .order = -1, .box = -1, .offset = -1};
+		*event = (struct load_event){.kind = LOAD_NEWS, .topic = "news", .order = -1, .box = -1, .frail = -1, .offset = -1};
 		snprintf(event->id, sizeof(event->id), "e-%d", ++load->event_count);
 		snprintf(event->key, sizeof(event->key), "daily");
 		snprintf(event->body, sizeof(event->body), "{\"paper\":\"daily\",\"n\":%d}", load->event_count);
@@ -269,6 +304,8 @@ static void load_make(struct load *load)
 	sim_cluster_topic_make(cluster, "rounds", OUT_PARTITIONS);
 	sim_cluster_topic_make(cluster, "news", PARTITIONS);
 	sim_cluster_topic_make(cluster, "items", PARTITIONS);
+	sim_cluster_topic_make(cluster, "frails", PARTITIONS);
+	sim_cluster_topic_make(cluster, "blows", PARTITIONS);
 	sim_cluster_topic_make(cluster, "packed", OUT_PARTITIONS);
 	sim_cluster_topic_make(cluster, "heard", OUT_PARTITIONS);
 	sim_cluster_topic_make(cluster, "read", OUT_PARTITIONS);
@@ -304,6 +341,7 @@ void load_init(struct load *load, struct sim *sim, struct sim_cluster *cluster,
 	load_hopeless(load, span_us);
 	load_news(load, span_us);
 	load_boxes(load, span_us);
+	load_frails(load, span_us);
 }
 
 void load_done(struct load *load)

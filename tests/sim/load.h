@@ -16,6 +16,7 @@
 #define LOAD_ORDERS_MAX  12
 #define LOAD_PARTS_MAX   10
 #define LOAD_BOXES_MAX   3
+#define LOAD_FRAILS_MAX  2
 #define LOAD_EVENTS_MAX  128
 #define LOAD_RECORDS_MAX 256
 
@@ -24,6 +25,9 @@ enum load_kind {
 	LOAD_PAYMENT,   /* for an order, perhaps one too many */
 	LOAD_NEWS,      /* for all who wait for news, and one who begins */
 	LOAD_ITEM,      /* begins a box, or goes into it */
+	LOAD_FRAIL,     /* begins an instance that fails by the hard blows */
+	LOAD_HARD,
+	LOAD_SOFT,      /* ends it */
 	LOAD_UNMATCHED, /* for an order that never comes */
 	LOAD_INVALID,   /* an order without its id */
 	LOAD_POISON,    /* not JSON */
@@ -45,6 +49,12 @@ struct load_box {
 	struct id instance; /* the checker's; all zero: not there yet */
 };
 
+/* Fails by each hard blow and is restored, until a soft one ends it. */
+struct load_frail {
+	char id[16];
+	struct id instance; /* the checker's; all zero: not there yet */
+};
+
 /* A time that an event was received as a delivery of AMQP. */
 struct load_receipt {
 	const struct process *process;
@@ -60,6 +70,7 @@ struct load_event {
 	char body[96];
 	int order; /* index; -1 = none */
 	int box;   /* index; -1 = none */
+	int frail; /* index; -1 = none */
 	uint32_t copies; /* records or messages */
 	int amount;
 	bool scattered; /* repeated under another key: it has no place in an order */
@@ -90,6 +101,8 @@ struct load {
 	int order_count;
 	struct load_box boxes[LOAD_BOXES_MAX];
 	int box_count;
+	struct load_frail frails[LOAD_FRAILS_MAX];
+	int frail_count;
 	struct load_event events[LOAD_EVENTS_MAX];
 	int event_count;
 	struct load_record records[LOAD_RECORDS_MAX];

@@ -14,6 +14,7 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "base/time.h"
+#include "flow/lane_set.h"
 #include "service.h"
 #include "tests/sim/checker.h"
 #include "tests/sim/operator.h"
@@ -41,6 +42,7 @@ struct slot {
 	int generation;
 	bool started, stop, ended, restarting;
 	struct loop_timer start;
+	struct service *service; /* while it serves */
 };
 
 enum fault_kind {
@@ -101,6 +103,7 @@ struct world {
 	bool hot; /* the load wants few instances */
 	bool slow_owners; /* replicas are stopped just when they have a claim, until others may take it over */
 	uint64_t kills, pauses, stops;
+	struct loop_timer restorer;
 };
 
 static const char *const bug_names[] = {[BUG_NONE] = "none",
@@ -243,10 +246,12 @@ static void slot_main(void *arg)
 	}
 	if (slot_start(slot, service)) {
 		slot->started = true;
+		slot->service = service;
 		while (!loop_wait(seams.runtime, slot_must_stop, slot, FOREVER_MS))
 			;
 	}
 	slot->started = false;
+	slot->service = NULL;
 	service_stop(service);
 	if (service->stop_is_unclean) {
 		/* As the command does: the process ends with what is still out. */
@@ -286,6 +291,7 @@ static void slot_bury(struct slot *slot)
 	sim_cluster_forget(slot->world->cluster, slot->process);
 	sim_rabbit_forget(slot->world->rabbit, slot->process);
 	slot->process = NULL;
+	slot->service = NULL;
 	slot->started = false;
 }
 
@@ -312,6 +318,46 @@ static void slot_look(struct slot *slot)
 	slot_bury(slot);
 	if (!slot->world->calm)
 		slot_restart_in(slot, sim_between(slot->world->sim, 10 * US_PER_MS, 5 * US_PER_S));
+}
+
+/* --- an operator who restores what is FAILED --- */
+
+static void restore_answered(struct task *post)
+{
+	struct lane_request *request = container_of(post, struct lane_request, post);
+
+	arena_done(&request->resolved);
+	free(request);
+}
+
+static void slot_restore(struct slot *slot, struct id instance)
+{
+	struct lane_set *lanes = slot->service->lanes;
+	struct lane_request *request = mem_zalloc(sizeof(*request));
+
+	*request = (struct lane_request){
+		.kind = REQUEST_RESTORE,
+		.tenant = STR("default"),
+		.reply_to = sim_world(slot->world->sim),
+		.answered = restore_answered,
+		.target.instance = instance,
+	};
+	arena_init(&request->resolved);
+	if (!lane_set_submit(lanes, lane_set_lane_of_instance(lanes, instance), request))
+		restore_answered(&request->post);
+}
+
+static void restorer_looks(struct loop_timer *timer)
+{
+	struct world *world = container_of(timer, struct world, restorer);
+	struct slot *slot = &world->slots[sim_below(world->sim, (uint64_t)world->slot_count)];
+	struct segment segment = {.scan = true};
+	struct tx tx = {sim_database_tables(world->database), &segment, 0};
+
+	for (struct row *row = table_first(&tx, TABLE_INSTANCE); row && slot->service && !slot->stop; row = table_next(row))
+		if (row->fields[INSTANCE_status].i == INSTANCE_FAILED)
+			slot_restore(slot, row->fields[INSTANCE_id].id);
+	loop_timer_start(timer, sim_latency(world->sim, 100 * US_PER_MS, 4 * US_PER_S));
 }
 
 /* --- faults --- */
@@ -594,6 +640,7 @@ static void world_play(struct world *world)
 	sim_run(sim, world_storm_is_over, world,
 		sim_now_us(sim) + (int64_t)sim_below(sim, 10) * US_PER_S);
 	sim_note(sim, "stop");
+	loop_timer_stop(&world->restorer);
 	for (int i = 0; i < world->slot_count; i++)
 		world->slots[i].stop = true;
 	if (!sim_run(sim, world_has_stopped, world, sim_now_us(sim) + STOP_US))
@@ -709,6 +756,8 @@ static void world_build(struct world *world)
 		loop_timer_init(&slot->start, sim_world(sim), slot_begin);
 		slot_restart_in(slot, (int64_t)sim_below(sim, 3 * US_PER_S));
 	}
+	loop_timer_init(&world->restorer, sim_world(sim), restorer_looks);
+	loop_timer_start(&world->restorer, US_PER_S);
 	faults_plan(world);
 }
 
@@ -757,6 +806,8 @@ static void world_count(struct world *world, struct world_result *result)
 		.targets = checker_targets(world->checker),
 		.targets_passed = checker_targets_passed(world->checker),
 		.alias_conflicts = d->alias_conflicts,
+		.failures = checker_failures(world->checker),
+		.restores = checker_restores(world->checker),
 		.deliveries = r->delivered,
 		.deliveries_again = r->redelivered,
 		.acks = r->acked,
@@ -780,6 +831,7 @@ static void world_free(struct world *world)
 {
 	load_done(&world->load);
 	operator_done(&world->op);
+	loop_timer_stop(&world->restorer);
 	for (int i = 0; i < world->plan_count; i++)
 		loop_timer_stop(&world->plans[i].timer);
 	for (int i = 0; i < world->slot_count; i++) {

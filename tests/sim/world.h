@@ -79,6 +79,8 @@ struct world_options {
 	X(targets) \
 	X(targets_passed) \
 	X(alias_conflicts) \
+	X(failures) \
+	X(restores) \
 	X(deliveries) \
 	X(deliveries_again) \
 	X(acks) \
