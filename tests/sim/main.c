@@ -18,7 +18,7 @@
 
 #define SEEDS_DEFAULT 2000
 /* From so many seeds on every kind of thing must have happened. */
-#define SEEDS_FOR_ALL_KINDS 300
+#define SEEDS_FOR_ALL_KINDS 2000
 /* So many seeds at most find each planted bug. */
 #define BUG_SEEDS 100
 
